@@ -89,7 +89,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
       Input::Open(*graph->layers()[graph->data_layer()].param, false, {options.cache_dir, options.max_bad_records}));
   labels_of_row = input->sample_shape().labels();
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
-  rules = LabelRulesOf(*graph, shapes);
+  if (options.check_labels) rules = LabelRulesOf(*graph, shapes);
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));

@@ -20,6 +20,7 @@ struct EvaluateOptions {
   int reader_threads = 1;          ///< at least 1
   std::string cache_dir;           ///< DatasetOptions::cache_dir
   int64_t max_bad_records = 0;     ///< InputOptions
+  bool check_labels = true;        ///< false: labels that are no class count as wrong, or are ignored
   std::vector<std::string> blobs;  ///< that on_batch may read (ForwardNetOptions::blobs)
   /// Called for every batch, from 0 and in order, with the values of all outputs; on the calling thread. An error ends
   /// the evaluation. May be null.

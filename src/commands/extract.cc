@@ -68,6 +68,7 @@ Status ExtractBlobs(const caffe::NetParameter& net, const CaffeModel& model, Dev
   evaluation.cache_dir = options.cache_dir;
   evaluation.max_bad_records = options.max_bad_records;
   evaluation.blobs = options.blobs;
+  evaluation.check_labels = false;  // no loss is printed: features of other classes are as good
   evaluation.on_batch = [&](int64_t, const std::vector<float>&, const ForwardNet& forward) {
     size_t bytes = 0;
     for (size_t i = 0; i < writers.size(); ++i) {

@@ -332,7 +332,7 @@ layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "
                 (self.LOSS, self.LOSS.split(" loss_param")[0].replace("SoftmaxWith", "Hinge"),
                  "bottom 0 has shape \\[1 4 3 2\\]; one label per pixel is not supported, only one per row"),
                 ("loss_param { ignore_label: 0 }", "loss_param { ignore_label: 1 }",
-                 'has ignore_label: 0, layer "loss" has 1, and both count the labels that are not ignored of rows with 6 '),
+                 'ignore_label: 0 differs from 1 of layer "loss"; with 6'),
                 ("max: 3.99", "max: 9",
                  r"batch 0, rows from 0: label [4-8] \(number [0-5]\) of row \d+ is not in 0\.\.3")):
             self.make(before, after)
@@ -357,6 +357,9 @@ class DummyDataTest(SourceTest):
                                         "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
         self.assertEqual(status, 2, text)
         self.assertRegex(text, r'layer "\w+", batch \d+, .*label [4-8] of row \d+ is not in 0\.\.3')
+        status, text = cluster.run_tool("hpextract", "--model=" + self.path("other.prototxt"), "--blobs=ip1", "--iterations=2",
+                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--out=" + self.path("features"))
+        self.assertEqual(status, 0, text)
 
     def test_faults(self):
         net = net_with([self.LAYER % ("TRAIN", 9), self.LAYER % ("TEST", 9)])
