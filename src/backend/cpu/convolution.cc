@@ -54,7 +54,7 @@ memory::desc AnyFormat(const memory::dims& dims) { return {dims, memory::data_ty
 
 template <typename PrimitiveDesc>
 bool IsReference(const PrimitiveDesc& pd) {
-  return std::string_view(pd.impl_info_str()).starts_with("ref");
+  return std::string_view(pd.impl_info_str()).find("ref:") != std::string_view::npos;
 }
 
 /// The weights in the format of one primitive, repacked once for each version.
@@ -165,9 +165,10 @@ class ConvolutionOp final : public Op {
   Scratch BackwardParamsScratch(Pieces* pieces) const;
   /// What a pass reads, in the layout that it reads: `tensor` itself, or a copy in `copy`.
   memory In(const memory::desc& layout, const Tensor& tensor, const Reorder& reorder, std::byte* copy);
-  Ends DenseEnds() const { return {Dense(src_.dims()), Dense(dst_.dims())}; }
-  typename Kind::BackwardInput::primitive_desc BackwardInputOf(const Ends& ends) const;
-  typename Kind::BackwardWeights::primitive_desc BackwardParamsOf(const Ends& ends) const;
+  /// make(*ends), a backward pass; or, where that is oneDNN's reference and of dense ends it has more, that of these,
+  /// which are then in `ends`.
+  template <typename Make>
+  auto BestOf(const Make& make, Ends* ends) const;
   void AddBias(const float* sum, float* d_bias) const;
 
   void MakeForward();
@@ -217,8 +218,6 @@ ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc
     in_to_src_ = Reorder(context_, in_, src_);
     src_to_in_ = Reorder(context_, src_, in_);
   }
-  input_ends_ = params_ends_ = {src_, dst_};
-  in_to_params_ = in_to_src_;
   MakeForward();
   if (desc.input_gradient) MakeBackwardInput();
   MakeBackwardParams();
@@ -243,42 +242,48 @@ void ConvolutionOp<Kind>::MakeForward() {
 }
 
 template <typename Kind>
-typename Kind::BackwardInput::primitive_desc ConvolutionOp<Kind>::BackwardInputOf(const Ends& ends) const {
-  const typename Kind::BackwardInput::desc wanted(Kind::kDirect, ends.src, AnyFormat(weights_.dims()), ends.dst,
-                                                  strides_, dilates_, pad_, pad_);
-  return {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
+template <typename Make>
+auto ConvolutionOp<Kind>::BestOf(const Make& make, Ends* ends) const {
+  const auto pd = make(*ends);
+  if (!IsReference(pd)) return pd;
+  const Ends dense = {Dense(src_.dims()), Dense(dst_.dims())};
+  const auto of_dense = make(dense);
+  if (IsReference(of_dense)) return pd;
+  *ends = dense;
+  return of_dense;
 }
 
 template <typename Kind>
 void ConvolutionOp<Kind>::MakeBackwardInput() {
-  backward_input_pd_ = BackwardInputOf(input_ends_);
-  if (const Ends dense = DenseEnds(); IsReference(backward_input_pd_) && !IsReference(BackwardInputOf(dense))) {
-    backward_input_pd_ = BackwardInputOf(dense);
-    input_ends_ = dense;
-    src_to_in_ = Reorder(context_, dense.src, in_);
-    dst_to_input_ = Reorder(context_, dst_, dense.dst);
-  }
-  backward_input_ = typename Kind::BackwardInput(backward_input_pd_);
+  using Pass = typename Kind::BackwardInput;
+  input_ends_ = {src_, dst_};
+  backward_input_pd_ = BestOf(
+      [this](const Ends& of) {
+        const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims()), of.dst, strides_, dilates_,
+                                         pad_, pad_);
+        return typename Pass::primitive_desc(wanted, onednn::UserScratchpad(), context_.engine, forward_pd_);
+      },
+      &input_ends_);
+  if (input_ends_.src != src_) src_to_in_ = Reorder(context_, input_ends_.src, in_);
+  dst_to_input_ = Reorder(context_, dst_, input_ends_.dst);
+  backward_input_ = Pass(backward_input_pd_);
   backward_weights_ = PackedWeights(Kind::kName, context_, weights_, backward_input_pd_.weights_desc());
 }
 
 template <typename Kind>
-typename Kind::BackwardWeights::primitive_desc ConvolutionOp<Kind>::BackwardParamsOf(const Ends& ends) const {
-  const typename Kind::BackwardWeights::desc wanted(Kind::kDirect, ends.src, AnyFormat(weights_.dims()), bias_desc_,
-                                                    ends.dst, strides_, dilates_, pad_, pad_);
-  return {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
-}
-
-template <typename Kind>
 void ConvolutionOp<Kind>::MakeBackwardParams() {
-  backward_params_pd_ = BackwardParamsOf(params_ends_);
-  if (const Ends dense = DenseEnds(); IsReference(backward_params_pd_) && !IsReference(BackwardParamsOf(dense))) {
-    backward_params_pd_ = BackwardParamsOf(dense);
-    params_ends_ = dense;
-    in_to_params_ = Reorder(context_, in_, dense.src);
-    dst_to_params_ = Reorder(context_, dst_, dense.dst);
-  }
-  backward_params_ = typename Kind::BackwardWeights(backward_params_pd_);
+  using Pass = typename Kind::BackwardWeights;
+  params_ends_ = {src_, dst_};
+  backward_params_pd_ = BestOf(
+      [this](const Ends& of) {
+        const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims()), bias_desc_, of.dst,
+                                         strides_, dilates_, pad_, pad_);
+        return typename Pass::primitive_desc(wanted, onednn::UserScratchpad(), context_.engine, forward_pd_);
+      },
+      &params_ends_);
+  in_to_params_ = params_ends_.src == src_ ? in_to_src_ : Reorder(context_, in_, params_ends_.src);
+  dst_to_params_ = Reorder(context_, dst_, params_ends_.dst);
+  backward_params_ = Pass(backward_params_pd_);
   const memory::desc format = backward_params_pd_.diff_weights_desc();
   store_gradient_ = Reorder(context_, format, weights_);
   add_gradient_ = Reorder(context_, format, weights_, /*add=*/true);
