@@ -36,7 +36,9 @@ struct UpdateCoefficients {
 };
 
 /// Whether a rule has a second history.
-constexpr bool HasSecond(UpdateRule rule) { return rule == UpdateRule::kAdaDelta || rule == UpdateRule::kAdam; }
+HP_HOST_DEVICE constexpr bool HasSecond(UpdateRule rule) {
+  return rule == UpdateRule::kAdaDelta || rule == UpdateRule::kAdam;
+}
 
 /// The update of one element, on the host or in a kernel; the same operations on all devices.
 /// @param history not used for kAverage. @param second used where HasSecond(kRule). @tparam kRule c.rule. @tparam kL1
