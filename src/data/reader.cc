@@ -64,12 +64,12 @@ class BatchReader::Impl {
     int64_t batch = 0, first_row_in_batch = 0;
     int64_t first = 0, end = 0;  // pieces
     bool labels_delivered = false;
-    std::vector<float> labels;
   };
 
   // What is to be told next.
   struct Event {
-    Part* labels = nullptr;
+    Part* part = nullptr;                                // whose labels are there
+    std::vector<const std::vector<float>*> labels = {};  // of its pieces, in order
     int64_t ready = -1;
     Status error;
   };
@@ -87,7 +87,7 @@ class BatchReader::Impl {
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
   bool NextEvent(Event* event) HP_REQUIRES(mutex_);
-  bool CollectLabels(Part* part) HP_REQUIRES(mutex_);
+  bool FindLabels(Part* part, Event* event) HP_REQUIRES(mutex_);
   void Fail(const Status& status) HP_EXCLUDES(mutex_);
 
   Dataset* const dataset_;
@@ -187,7 +187,7 @@ void BatchReader::Impl::ThreadBody() {
 // Plans whole parts: as many as may be read. Called when a part has been used up.
 void BatchReader::Impl::Plan() {
   while (next_planned_ < end_piece_ && static_cast<int>(parts_.size()) < 1 + options_.batches_ahead) {
-    Part part{ahead_.batch, ahead_.first_row_in_batch, next_planned_, next_planned_, false, {}};
+    Part part{ahead_.batch, ahead_.first_row_in_batch, next_planned_, next_planned_};
     while (part.end < end_piece_ && ahead_.batch == part.batch) {
       CHECK_GT(ahead_.rows, 0);
       CHECK_LE(ahead_.rows, options_.max_rows);
@@ -197,7 +197,7 @@ void BatchReader::Impl::Plan() {
       if (part.end < end_piece_) ahead_ = options_.piece(part.end);
     }
     next_planned_ = part.end;
-    parts_.push_back(std::move(part));
+    parts_.push_back(part);
   }
 }
 
@@ -301,14 +301,18 @@ bool BatchReader::Impl::DeliverNext() {
   }
   if (!event.error.ok()) {
     if (options_.on_error) options_.on_error(event.error);
-  } else if (event.labels == nullptr) {
+  } else if (event.part == nullptr) {
     if (options_.on_ready) options_.on_ready(event.ready);
   } else {
-    const Part& part = *event.labels;
-    if (options_.on_labels) options_.on_labels(part.batch, part.first_row_in_batch, part.labels);
+    // Copied under no lock, since labels of pixels are as large as images. No piece of the part is ready before, so
+    // each stays where it is.
+    std::vector<float> labels;
+    for (const std::vector<float>* of_piece : event.labels) {
+      labels.insert(labels.end(), of_piece->begin(), of_piece->end());
+    }
+    if (options_.on_labels) options_.on_labels(event.part->batch, event.part->first_row_in_batch, labels);
     MutexLock lock(&mutex_);
-    event.labels->labels_delivered = true;
-    std::vector<float>().swap(event.labels->labels);
+    event.part->labels_delivered = true;
   }
   return true;
 }
@@ -320,10 +324,7 @@ bool BatchReader::Impl::NextEvent(Event* event) {
     return !event->error.ok();
   }
   const auto part = std::find_if(parts_.begin(), parts_.end(), [](const Part& p) { return !p.labels_delivered; });
-  if (part != parts_.end() && CollectLabels(&*part)) {
-    event->labels = &*part;
-    return true;
-  }
+  if (part != parts_.end() && FindLabels(&*part, event)) return true;
   const int64_t limit = part == parts_.end() ? next_planned_ : part->first;
   const auto work = std::find_if(works_.begin(), works_.end(),
                                  [](const Work& candidate) { return candidate.state != State::kReady; });
@@ -334,14 +335,12 @@ bool BatchReader::Impl::NextEvent(Event* event) {
 }
 
 // @return false: some of the part's records are not read yet.
-bool BatchReader::Impl::CollectLabels(Part* part) {
+bool BatchReader::Impl::FindLabels(Part* part, Event* event) {
   for (int64_t n = part->first; n < part->end; ++n) {
     if (Find(n)->state < State::kRead) return false;
   }
-  for (int64_t n = part->first; n < part->end; ++n) {
-    const std::vector<float>& rows = Find(n)->labels;
-    part->labels.insert(part->labels.end(), rows.begin(), rows.end());
-  }
+  for (int64_t n = part->first; n < part->end; ++n) event->labels.push_back(&Find(n)->labels);
+  event->part = part;
   return true;
 }
 
