@@ -101,6 +101,27 @@ TEST_F(GpuContractTest, Deconvolutions) {
         {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kConv, table), OnGpus(kOddNodes, table)});
 }
 
+/// Rows of 7 x 7 and 11 x 11 values end between two units of the 16 bytes that a convolution's ends begin at, and those
+/// of a micro-batch lie in a matrix behind others', which the products' gradients are computed from in one go.
+TEST_F(GpuContractTest, ConvolutionsOfOneChannelBesideDeferredProducts) {
+  const std::string net =
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 1 "
+      "kernel_size: 4 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'conv1' top: 'ip1' inner_product_param { num_output: 121 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'image' type: 'Reshape' bottom: 'ip1' top: 'image' reshape_param { shape { dim: 0 dim: 1 dim: 11 "
+      "dim: "
+      "11 } } }\n"
+      "layer { name: 'conv2' type: 'Convolution' bottom: 'image' top: 'conv2' convolution_param { num_output: 4 "
+      "kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'relu2' type: 'ReLU' bottom: 'conv2' top: 'conv2' }\n"
+      "layer { name: 'ip2' type: 'InnerProduct' bottom: 'conv2' top: 'ip2' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+  Check(SolverOf(net, ""),
+        {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kEverywhere, Table(1, {}, 4, 2, false))});
+}
+
 /// A table in the first stage, and a matrix that each op has in its GPU's memory.
 TEST_F(GpuContractTest, EmbedAndInfogainLoss) {
   std::string gains;

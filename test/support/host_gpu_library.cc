@@ -6,6 +6,7 @@
 #include "glog/logging.h"
 
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -117,6 +118,7 @@ class HostConvolution : public GpuConvolution {
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
   void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
+    CheckAligned({x, weights, bias, y});
     Enqueue(gpu_, workspace, [element = element_, taps = taps_, x, weights, bias, y] {
       const std::vector<float> xs = GetElements(element, x, taps.in_count()),
                                ws = GetElements(element, weights, taps.weights_count());
@@ -130,6 +132,7 @@ class HostConvolution : public GpuConvolution {
     });
   }
   void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
+    CheckAligned({dy, weights, dx});
     Enqueue(gpu_, workspace, [element = element_, taps = taps_, dy, weights, dx] {
       const std::vector<float> dys = GetElements(element, dy, taps.out_count()),
                                ws = GetElements(element, weights, taps.weights_count());
@@ -139,6 +142,7 @@ class HostConvolution : public GpuConvolution {
     });
   }
   void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) override {
+    CheckAligned({x, dy, d_weights});
     Enqueue(gpu_, workspace, [element = element_, taps = taps_, x, dy, d_weights] {
       const std::vector<float> xs = GetElements(element, x, taps.in_count()),
                                dys = GetElements(element, dy, taps.out_count());
@@ -149,6 +153,9 @@ class HostConvolution : public GpuConvolution {
   }
 
  private:
+  static void CheckAligned(std::initializer_list<const void*> addresses) {
+    for (const void* address : addresses) CHECK_EQ(reinterpret_cast<uintptr_t>(address) % kAlignment, 0U) << address;
+  }
   static void Store(const std::vector<double>& sums, ElementType element, void* to) {
     for (size_t i = 0; i < sums.size(); ++i) SetElement(element, static_cast<float>(sums[i]), to, i);
   }

@@ -18,13 +18,13 @@ class WindowOp : public Op {
   void BackwardInput(const OpArgs& args) final {
     if (args.d_in[0].data == nullptr) return;
     void* dx = input_.Target(args.d_in[0], args.scratch + input_offset_);
-    InputGradient(args.d_out[0].data, weights_.Read(args.params[0]), dx, args.scratch);
+    InputGradient(OutputGradient(args), weights_.Read(args.params[0]), dx, args.scratch);
     input_.Store(dx, args.d_in[0]);
   }
 
   void BackwardParams(const OpArgs& args) final {
     void* d_weights = weights_.Target(args, args.scratch + weights_offset_);
-    WeightGradient(Source(args), args.d_out[0].data, d_weights, args.scratch);
+    WeightGradient(Source(args), OutputGradient(args), d_weights, args.scratch);
     weights_.Store(args, d_weights);
     if (!bias_) return;
     ColumnSums(context_.stream(), OutputPixels(), num_output_, outputs_[0].element, args.d_out[0].data, args.accumulate,
@@ -39,12 +39,14 @@ class WindowOp : public Op {
       : context_(context),
         num_output_(desc.num_output),
         input_(context, in),
+        output_(context, {out, desc.num_output, context.library->element()}),
         weights_(context, weights),
         convolution_(std::move(convolution)) {
     outputs_ = {{out, desc.num_output, context.library->element()}};
     ScratchPlan plan;
     plan.Add(convolution_->workspace_bytes());
     input_offset_ = plan.Add(input_.copy_bytes());
+    output_offset_ = plan.Add(output_.copy_bytes());
     weights_offset_ = plan.Add(weights_.gradient_bytes());
     packed_bytes_ = weights_.packed_bytes();
     if (desc.bias) {
@@ -60,16 +62,20 @@ class WindowOp : public Op {
 
   int64_t OutputPixels() const { return outputs_[0].count() / num_output_; }
   const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], args.scratch + input_offset_); }
+  void* Output(const OpArgs& args) const { return output_.Target(args.out[0], args.scratch + output_offset_); }
+  const void* OutputGradient(const OpArgs& args) const {
+    return output_.Read(args.d_out[0], args.scratch + output_offset_);
+  }
   const void* Weights(const OpArgs& args) const { return weights_.Read(args.params[0]); }
   const void* Bias(const OpArgs& args) const { return bias_ ? bias_->Read(args.params[1]) : nullptr; }
 
   const GpuContext context_;
   const int64_t num_output_;
-  const NhwcInput input_;
+  const NhwcTensor input_, output_;
   const KrscWeights weights_;
   std::optional<TypedBias> bias_;
   const std::unique_ptr<GpuConvolution> convolution_;
-  size_t input_offset_ = 0, weights_offset_ = 0, sums_offset_ = 0;
+  size_t input_offset_ = 0, output_offset_ = 0, weights_offset_ = 0, sums_offset_ = 0;
 };
 
 /// y = conv(x, W) + b.
@@ -81,7 +87,9 @@ class ConvolutionOp final : public WindowOp {
                  ConvolvedShape(desc, in.shape), std::move(convolution)) {}
 
   void Forward(const OpArgs& args) override {
-    convolution_->Forward(Source(args), Weights(args), Bias(args), args.out[0].data, args.scratch);
+    void* const y = Output(args);
+    convolution_->Forward(Source(args), Weights(args), Bias(args), y, args.scratch);
+    output_.Store(y, args.out[0]);
   }
 
  private:
@@ -103,7 +111,9 @@ class DeconvolutionOp final : public WindowOp {
                  DeconvolvedShape(desc, in.shape), std::move(mirrored)) {}
 
   void Forward(const OpArgs& args) override {
-    convolution_->BackwardInput(Source(args), Weights(args), args.out[0].data, args.scratch);
+    void* const y = Output(args);
+    convolution_->BackwardInput(Source(args), Weights(args), y, args.scratch);
+    output_.Store(y, args.out[0]);
     if (const void* const bias = Bias(args)) {
       AddBias(context_.stream(), OutputPixels(), num_output_, num_output_, bias, outputs_[0].element, args.out[0].data);
     }

@@ -55,6 +55,6 @@ class CudnnPlan {
 };
 
 /// Alignment of the tensors that a plan reads and writes, in bytes.
-constexpr int64_t kCudnnAlignment = 16;
+constexpr int64_t kCudnnAlignment = GpuConvolution::kAlignment;
 
 }  // namespace hp

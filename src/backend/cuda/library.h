@@ -34,6 +34,9 @@ class GpuGemm {
 /// the compute stream, overwrite their result and change no state. The library and the GPU must outlive it.
 class GpuConvolution {
  public:
+  /// Of all that the calls read and write, in bytes.
+  static constexpr size_t kAlignment = 16;
+
   virtual ~GpuConvolution() = default;
   /// That any of the three calls needs; its contents are lost.
   virtual size_t workspace_bytes() const = 0;

@@ -6,33 +6,35 @@
 
 namespace hp::cuda {
 
-// What a convolution and a deconvolution read and write besides their output, brought to the library's form: NHWC and
-// its element type. What is copied lies in the op's scratch area, and for parameters in PackedParams.
+// What a convolution and a deconvolution read and write, brought to the library's form: NHWC, its element type and
+// alignment. What is copied lies in the op's scratch area, and for parameters in PackedParams.
 
-/// An input of any layout and type, and its gradient.
-class NhwcInput {
+/// An input or output of any layout and type, or its gradient.
+class NhwcTensor {
  public:
-  NhwcInput(const GpuContext& context, const TensorDesc& in)
-      : stream_(context.stream()), in_(in), nhwc_{in.shape, in.shape[1], context.library->element()} {}
+  NhwcTensor(const GpuContext& context, const TensorDesc& desc)
+      : stream_(context.stream()), desc_(desc), nhwc_{desc.shape, desc.shape[1], context.library->element()} {}
 
   /// Of the copy; 0: the tensor is used where it is, and no copy is needed.
   size_t copy_bytes() const { return InPlace() ? 0 : nhwc_.bytes(); }
-  const void* Read(const Tensor& in, std::byte* copy) const {
-    if (InPlace()) return in.data;
-    CopyLayout(stream_, in_, in.data, nhwc_, copy);
+  const void* Read(const Tensor& tensor, std::byte* copy) const {
+    if (InPlace()) return tensor.data;
+    CopyLayout(stream_, desc_, tensor.data, nhwc_, copy);
     return copy;
   }
-  /// Where its gradient is to be written, for Store.
-  void* Target(const Tensor& d_in, std::byte* copy) const { return InPlace() ? d_in.data : copy; }
-  void Store(const void* target, const Tensor& d_in) const {
-    if (target != d_in.data) CopyLayout(stream_, nhwc_, target, in_, d_in.data);
+  /// Where it is to be written, for Store.
+  void* Target(const Tensor& tensor, std::byte* copy) const { return InPlace() ? tensor.data : copy; }
+  void Store(const void* target, const Tensor& tensor) const {
+    if (target != tensor.data) CopyLayout(stream_, nhwc_, target, desc_, tensor.data);
   }
 
  private:
-  bool InPlace() const { return LiesNhwc(in_) && in_.element == nhwc_.element; }
+  bool InPlace() const { return LiesNhwc(desc_) && desc_.element == nhwc_.element && IsAligned(); }
+  /// Dense rows may be those of a micro-batch behind others' (NetBuffer::kUpdateMatrix); all else is a buffer's start.
+  bool IsAligned() const { return !desc_.dense() || desc_.bytes() / desc_.shape[0] % GpuConvolution::kAlignment == 0; }
 
   const GpuStream stream_;
-  const TensorDesc in_, nhwc_;
+  const TensorDesc desc_, nhwc_;
 };
 
 /// Weights [A, B, kH, kW], as Caffe has them, in [A, kH, kW, B], made once for each version of them; and their
