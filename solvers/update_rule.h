@@ -22,7 +22,7 @@ UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, i
 /// it is rate * r, or, with larc_policy "clip", the smaller of rate and r. The gradient is clipped, divided by
 /// iter_size, and without weight decay.
 /// @param gradient_squares, value_squares sums over the whole blob; of the gradient summed over iter_size.
-/// @param clip ClipScale.
+/// @param clip ClipScale. Pure; any thread.
 /// Source: NVIDIA's Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLocalRate.
 float LarcRate(const caffe::SolverParameter& solver, float rate, double gradient_squares, double value_squares,
                double clip);

@@ -242,8 +242,7 @@ void RegisterFlags() {
        {"sample",
         "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample "
         "behind its transformation, such as 3,227,227, and behind a slash the shape of its labels, if they are "
-        "several, "
-        "such as 3,227,227/227,227."},
+        "several, such as 3,227,227/227,227."},
        {"profile",
         "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. "
         "Without: time the layers on this host, for some seconds, and write that file; --hosts=NAME is what "

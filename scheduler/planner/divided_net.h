@@ -38,7 +38,7 @@ struct NetTraffic {
 /// thread.
 class DividedNet {
  public:
-  /// @param sample [C, H, W]. @param update_rows samples of an update, by which weight gradients are deferred.
+  /// @param update_rows samples of an update, by which weight gradients are deferred.
   /// @return the errors of FindCuts, NetGraph::Create, Placement::Create, NodePlan::Create.
   static StatusOr<std::unique_ptr<DividedNet>> Create(const std::shared_ptr<const caffe::NetParameter>& net,
                                                       const SampleShape& sample, const NetDivision& division,

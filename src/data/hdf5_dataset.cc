@@ -163,9 +163,8 @@ StatusOr<Shape> Hdf5Dataset::LabelShape(const OpenFile& open, const std::string&
                                 [](hsize_t dim) { return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim); });
   if (!fits) {
     return InvalidArgument(
-        "%s has the shape [%s]; expected [%lld], or [%lld, ...] with several labels for a row of "
-        "\"%s\"",
-        set.c_str(), open.labels.ShapeText().c_str(), static_cast<long long>(rows), static_cast<long long>(rows),
+        "%s has the shape [%s]; expected [%lld], or [%lld, ...] with several labels for a row of \"%s\"", set.c_str(),
+        open.labels.ShapeText().c_str(), static_cast<long long>(rows), static_cast<long long>(rows),
         names_.data.c_str());
   }
   const Shape label(std::vector<int64_t>(dims.begin() + 1, dims.end()));

@@ -86,7 +86,7 @@ TEST_F(PixelLabelsTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(ErrorOf({.loss = "type: 'SoftmaxWithLoss' loss_param { ignore_label: 0 } } "
                                "layer { name: 'other' top: 'other' bottom: 'score' bottom: 'label' "
                                "type: 'SoftmaxWithLoss' loss_param { ignore_label: 1 }"}),
-              HasSubstr("layer \"other\": has ignore_label: 1, layer \"loss\" has 0, and both count the labels"));
+              HasSubstr("layer \"other\": ignore_label: 1 differs from 0 of layer \"loss\"; with"));
   EXPECT_THAT(
       ErrorOf({.label_dims = "dim: 1 dim: 9 dim: 7"}),
       HasSubstr("layer \"loss\": labels have shape [1 1 9 7]; expected one for each of the 1 rows and 72 pixels"));

@@ -41,9 +41,9 @@ Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const 
     if (first == nullptr) first = &layer;
     if (layer.traits.ignore_label() == first->traits.ignore_label()) continue;
     return InvalidArgument(
-        "layer \"%s\": has ignore_label: %d, layer \"%s\" has %d, and both count the labels that are not ignored of "
-        "rows with %lld each; expected one ignore_label",
-        name, *layer.traits.ignore_label(), first->traits.name().c_str(), *first->traits.ignore_label(),
+        "layer \"%s\": ignore_label: %d differs from %d of layer \"%s\"; with %lld labels in a row all layers of "
+        "a phase that count labels need the same one",
+        name, *layer.traits.ignore_label(), *first->traits.ignore_label(), first->traits.name().c_str(),
         static_cast<long long>(sample.labels()));
   }
   return OkStatus();

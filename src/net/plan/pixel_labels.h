@@ -16,7 +16,7 @@ namespace hp {
 /// The ignore_label of the layers of a phase that count the labels of a whole batch; nothing: there are none.
 std::optional<int> CountedIgnoreLabel(const NetGraph& graph);
 
-/// Checks what follows from that.
+/// Checks that net and table keep to that.
 /// @return kInvalidArgument, naming the layer: it reads such labels in another stage than the first, counts them with
 /// another ignored label than a layer before it does, or takes for labels what is an image.
 Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout);

@@ -87,7 +87,7 @@ struct Edge {
 class Placement {
  public:
   /// @param graph made with the cuts of the layout (net/plan/cuts.h); must outlive the placement.
-  /// @param sample [C, H, W] of one sample. @param layout copied; must give every layer of the graph a stage.
+  /// @param layout copied; must give every layer of the graph a stage.
   /// @return kInvalidArgument, naming the layer: shapes that do not fit, or parameters that shards can't divide.
   static StatusOr<Placement> Create(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout);
 
