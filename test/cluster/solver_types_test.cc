@@ -59,7 +59,16 @@ TEST_F(LarcTest, ClipsRatesOfClippedGradients) {
         {Table(2, {3}, 3, 1, false), Served(Table(2, {}, 1, 1, true), 1)});
 }
 
-TEST_F(LarcTest, FrozenLayersStay) { Check(Solver("larc: true larc_eta: 0.05", true), {Table(2, {2}, 3, 1, false)}); }
+TEST_F(LarcTest, FrozenLayersStay) {
+  const std::string larc = "larc: true larc_eta: 0.05";
+  Check(Solver(larc, true), {Table(2, {2}, 3, 1, false)});
+  const ClusterResult begin = TrainCluster({}, Solver(larc, true, 1)), end = TrainCluster({}, Solver(larc, true, 5));
+  ASSERT_TRUE(begin.status.ok() && end.status.ok()) << begin.status << end.status;
+  int64_t same = 0;
+  for (const auto& [name, values] : begin.params) same += end.params.at(name) == values ? 1 : 0;
+  EXPECT_GT(same, 0);
+  EXPECT_LT(same, std::ssize(begin.params));
+}
 
 TEST_F(LarcTest, ChangesTheUpdates) {
   const ClusterResult plain = TrainCluster({}, Solver("")),

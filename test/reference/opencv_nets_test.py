@@ -44,14 +44,7 @@ def train(folder, name, run):
             f"--out={table}")
     else:
         example_nets.write_text(table, example_nets.example_table(name)[0])
-    command = ("hpnode", "--all", f"--routing={table}", "--cache_dir=none")
-    try:
-        run(*command)
-    except RuntimeError as error:
-        if "no heartbeat for" not in str(error):
-            raise
-        print(f"{name}: once more, because other programs kept a node from running:\n{error}")
-        run(*command)
+    run("hpnode", "--all", f"--routing={table}", "--cache_dir=none")
     return example_nets.read_text(f"{folder}/net.prototxt"), model
 
 
