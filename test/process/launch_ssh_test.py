@@ -89,7 +89,8 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
 
     def start_servers(self, names, own_disk=(), size="64m", setup="", ipv6=False):
         """Hosts `names` with sshd, and one for hplaunch, "boss". Those of `own_disk` see a disk of their own where the
-        run's folder and data are. `setup`: shell commands on them first. `ipv6`: they have no other addresses."""
+        run's folder and data are. `setup`: shell commands on them first. `ipv6`: they have no other addresses. All know
+        each other by name, too, from an /etc/hosts of their own."""
         addresses = self.make_hosts(["boss", *names])
         if ipv6:
             addresses = self.add_ipv6()
@@ -98,11 +99,13 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.addresses_of = dict(zip(self.hosts, addresses))
         os.makedirs(self.path("run"), exist_ok=True)
         key = self.read("ssh/host_key.pub").decode()
-        self.write("ssh/known_hosts", "".join("%s %s" % (self.addresses_of[name], key) for name in names))
+        self.write("ssh/known_hosts", "".join("%s,%s %s" % (self.addresses_of[name], name, key) for name in names))
+        self.write("hosts", "127.0.0.1 localhost\n" + "".join("%s %s\n" % (self.addresses_of[name], name)
+                                                             for name in self.hosts))
         self.write("ssh/config", SSH % {"folder": self.path("ssh")})
         for name in names:
             self.write("ssh/sshd_" + name, SSHD % {"folder": self.path("ssh"), "address": self.addresses_of[name]})
-            script = "mount --make-rprivate / && "
+            script = "mount --make-rprivate / && mount --bind %s /etc/hosts && " % self.path("hosts")
             if name in own_disk:
                 script += "mount -t tmpfs -o size=%s hpnode-test %s && " % (size, self.path("run"))
             script += "%s exec %s -D -e -f %s" % (setup if name in own_disk else "", self.sshd,
@@ -126,6 +129,13 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
 
     def launch_here(self, *flags, config="ssh/config"):
         return self.launch(self.table(), "--ssh=ssh -F " + self.path(config), *flags, prefix=self.on_host("boss"))
+
+    def launch_planned(self, hosts, *flags):
+        """Starts a job for which a table is planned. `hosts`: as the flag has them, which may be by name."""
+        # It gets a mount namespace from ip netns exec.
+        prefix = [*self.on_host("boss"), "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', self.path("hosts")]
+        return self.launch("--solver=" + self.path("solver.prototxt"), "--hosts=" + hosts,
+                           "--ssh=ssh -F " + self.path("ssh/config"), *flags, prefix=prefix)
 
     def test_files_are_copied_where_there_is_no_shared_disk(self):
         self.make_job(iterations=20)
@@ -176,14 +186,32 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 .*Optimization Done",
                          r"(?m)^\[10\.213\.7\.3 .*Optimization Done")
 
+    def make_job_for_two_hosts(self):
+        """So much to compute, for so few parameters, that two hosts are better than one of the same kind."""
+        net = cluster.NET.replace("num_output: 4 kernel_size: 3", "num_output: 64 kernel_size: 5")
+        self.make_job(iterations=5, net=net.replace("batch_size: 12", "batch_size: 960"))
+
     def test_one_line_with_names_of_hosts(self):
         """The README's: nothing is known of the hosts but how to reach them."""
-        self.make_job(iterations=20)  # so little that the plan may leave one of them out
-        self.start_servers(["a", "b"])
-        job = self.launch("--solver=" + self.path("solver.prototxt"),
-                          "--hosts=%s,%s" % (self.addresses_of["a"], self.addresses_of["b"]),
-                          "--ssh=ssh -F " + self.path("ssh/config"), prefix=self.on_host("boss"))
-        self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.[23] \w+\] .*Optimization Done", r"host\(s\) answer: 10\.213\.7\.[23]")
+        self.make_job_for_two_hosts()
+        self.start_servers(["red", "blue"])
+        job = self.launch_planned("red,blue")
+        self.expect_exit(job, 0, r"hosts: taken to be like this one", r"2 host\(s\) answer: (red, blue|blue, red)\n",
+                         r"(?m)^\[red \w+\] .*Optimization Done", r"(?m)^\[blue \w+\] .*Optimization Done")
+        table = self.read("run/table.prototxt").decode()
+        self.assertEqual(set(re.findall(r'host: "(.*)"', table)), {"red", "blue"})
+        for name in ("red", "blue"):
+            self.assertIn(b"Accepted publickey", self.read("sshd_%s.log" % name))
+
+    def test_a_dry_run_of_one_line(self):
+        self.make_job_for_two_hosts()
+        self.start_servers(["red", "blue"])
+        job = self.launch_planned("red,blue", "--dry_run")
+        self.expect_exit(job, 0, r"(?m)^plan: ", r"(?m)^host red:\n  agent: ssh .* red exec '\S*/hplaunch' --agent$",
+                         r"(?m)^host blue:\n  agent: ssh .* blue exec ", r"(?m)^  \w+: hpnode --routing=\S*/run/table\.prototxt ")
+        self.assertEqual((self.nodes_of_run(), os.listdir(self.path("run"))), ({}, []))
+        for name in ("red", "blue"):
+            self.assertNotIn(b"Accepted publickey", self.read("sshd_%s.log" % name), "nobody has logged in")
 
     def test_a_host_that_cannot_be_reached_is_replaced_at_its_first_start(self):
         self.make_job(iterations=20)
