@@ -83,9 +83,12 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
 
     def commands_on(self, host):
         """What runs on a host. Not sshd, of which a session may wait for a link that was cut."""
-        found = subprocess.run(["ip", "netns", "pids", self.name(host)], stdout=subprocess.PIPE, check=True)
-        commands = [" ".join(command_of(int(pid))) for pid in found.stdout.split()]
+        commands = [" ".join(command_of(pid)) for pid in self.pids_on(host)]
         return [command for command in commands if command and not re.match(r"(\S*/)?sshd\b", command)]
+
+    def pids_on(self, host):
+        found = subprocess.run(["ip", "netns", "pids", self.name(host)], stdout=subprocess.PIPE, check=True)
+        return [int(pid) for pid in found.stdout.split()]
 
     def start_servers(self, names, own_disk=(), size="64m", setup="", ipv6=False):
         """Hosts `names` with sshd, and one for hplaunch, "boss". Those of `own_disk` see a disk of their own where the
@@ -143,6 +146,49 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         job = self.start_on(["a", "b"], "--token_file=" + self.path("token"), own_disk=["b"])
         self.expect_exit(job, 0, r"run folder \S*: 3 file\(s\) copied", r"(?m)^\[10\.213\.7\.2 conv0\] .*Optimization Done",
                          r"(?m)^\[10\.213\.7\.3 fc0\] .*Optimization Done")
+
+    def test_where_the_token_is(self):
+        """In memory of a host that shares no disk with hplaunch's: in none of its files, and on no command line."""
+        self.make_job()
+        os.mkdir(self.path("secrets"))
+        self.assertEqual(run_tool("hproute", "--new_token=" + self.path("secrets/token"))[0], 0)
+        secret = self.read("secrets/token").split()[2]
+        own = [self.path("secrets"), os.path.expanduser("~"), "/dev/shm"]
+        disks = "".join("mount -t tmpfs -o size=64m hpnode-test %s && " % folder for folder in own)
+        job = self.start_on(["a", "b"], "--token_file=" + self.path("secrets/token"), own_disk=["b"], setup=disks,
+                            extra="transport { tls: true }")
+        node = self.await_launched(job)["fc0"]
+        self.assertRegex(os.readlink("/proc/%d/fd/3" % node), "^/memfd:")
+        with open("/proc/%d/fd/3" % node, "rb") as memory:
+            self.assertIn(secret, memory.read())
+        for pid in self.pids_on("b"):
+            with open("/proc/%d/environ" % pid, "rb") as environment:
+                self.assertNotIn(secret, environment.read())
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            self.assertNotIn(secret.decode(), " ".join(command_of(int(pid))))
+        self.expect_on_no_disk_of("b", secret, [self.folder, *own])
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+        self.expect_on_no_disk_of("b", secret, [self.folder, *own])
+        self.assertNotIn(secret.decode(), job.text())
+
+    def expect_on_no_disk_of(self, name, secret, folders):
+        """Neither as text nor as the bytes that it stands for; a file that is meant to be there is found."""
+        patterns = [secret, bytes.fromhex(secret.decode())]
+        self.assertIn(self.path("run/table.prototxt"), self.files_with(name, b'name: "fc0"', folders))
+        for pattern in patterns:
+            self.assertEqual(self.files_with(name, pattern, folders), [])
+
+    def files_with(self, name, pattern, folders):
+        """Files of these folders, as a host sees them, that have some bytes."""
+        script = ("import os, sys; pattern = sys.stdin.buffer.read()\n"
+                  "for top in sys.argv[1:]:\n"
+                  "    for folder, _, names in os.walk(top):\n"
+                  "        for path in (os.path.join(folder, name) for name in names):\n"
+                  "            if os.path.isfile(path) and pattern in open(path, 'rb').read(): print(path)\n")
+        found = subprocess.run(["nsenter", "--mount", "--target=%d" % self.servers[name].pid, "/usr/bin/python3", "-c",
+                                script, *folders], input=pattern, stdout=subprocess.PIPE, check=True)
+        return found.stdout.decode().split()
 
     def test_nothing_is_copied_to_a_shared_disk(self):
         self.make_job(iterations=20)
@@ -208,7 +254,8 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.start_servers(["red", "blue"])
         job = self.launch_planned("red,blue", "--dry_run")
         self.expect_exit(job, 0, r"(?m)^plan: ", r"(?m)^host red:\n  agent: ssh .* red exec '\S*/hplaunch' --agent$",
-                         r"(?m)^host blue:\n  agent: ssh .* blue exec ", r"(?m)^  \w+: hpnode --routing=\S*/run/table\.prototxt ")
+                         r"(?m)^host blue:\n  agent: ssh .* blue exec ",
+                         r"(?m)^  \w+: hpnode --routing=\S*/run/table\.prototxt ")
         self.assertEqual((self.nodes_of_run(), os.listdir(self.path("run"))), ({}, []))
         for name in ("red", "blue"):
             self.assertNotIn(b"Accepted publickey", self.read("sshd_%s.log" % name), "nobody has logged in")
