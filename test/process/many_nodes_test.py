@@ -1,6 +1,6 @@
 """Many nodes of a tiny net on this machine: how fast they come up and go down, and what they take while they wait.
 
-HPNODE_MANY_NODES=64 runs 64 of them, 32 conv nodes and 32 shards, and asserts what is promised of those."""
+HPNODE_MANY_NODES=64 runs 64 of them, 32 conv nodes and 32 shards. The times that are promised of those hold for fewer."""
 
 import os
 import re
@@ -58,9 +58,8 @@ class ManyNodesTest(cluster.JobTest):
               % (NODES, up, up_cpu, down, down_cpu))
         self.assertLess(up_cpu, UP_CPU_S)
         self.assertLess(down_cpu, DOWN_CPU_S)
-        if NODES >= 64:
-            self.assert_promised(up, "training began", UP_S)
-            self.assert_promised(down, "the last node ended", DOWN_S)
+        self.assert_promised(up, "training began", UP_S)
+        self.assert_promised(down, "the last node ended", DOWN_S)
         for process in nodes.values():
             self.assertFalse(os.path.exists("/proc/%d" % process.popen.pid))
 
@@ -97,9 +96,8 @@ class ManyNodesTest(cluster.JobTest):
         self.assertEqual(server.text().count(" asks for a table"), NODES)
         self.assertLess(cpu, UP_CPU_S)
         self.assertLess(down_cpu, DOWN_CPU_S)
-        if NODES >= 64:
-            self.assert_promised(up, "training began", UP_S)
-            self.assert_promised(down, "the last node ended", DOWN_S)
+        self.assert_promised(up, "training began", UP_S)
+        self.assert_promised(down, "the last node ended", DOWN_S)
 
     def test_waiting_takes_next_to_nothing(self):
         self.make_job(net=NET, hidden=64, records=64)
