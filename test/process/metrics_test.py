@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 
 import cluster
+import running
 
 DASHBOARD = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "cluster", "grafana", "hpnode.json")
 
@@ -167,10 +168,13 @@ class MetricsTest(cluster.JobTest):
         self.expect_exit(self.start("--all", "--metrics=127.0.0.1:9101"), 2, "--metrics is of one node")
 
     def test_off_by_default(self):
-        nodes = self.start_job(flag=False)
-        for name in nodes:
-            with self.assertRaises(OSError):
-                self.scrape(name)
+        """Nothing but the node's own port listens, and with --metrics what that names as well."""
+        for flag in (True, False):
+            nodes = self.start_job(flag)
+            for name, node in nodes.items():
+                listening, _ = running.tcp_sockets(node.popen.pid)
+                self.assertEqual(sorted(listening), sorted([self.ports[name]] + ([self.at[name]] if flag else [])), name)
+            self.end_processes()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Which processes run on this machine, and which of them a test has started."""
+"""Which processes run on this machine, which of them a test has started, and their sockets."""
 
 import glob
 import os
+import re
 
 MARK = "HPNODE_TEST_FOLDER"  # of the environment: what a process of a test starts has it, whoever its parent is
 
@@ -43,3 +44,22 @@ def marked(folder):
         except OSError:
             continue
     return found
+
+
+def tcp_sockets(pid):
+    """Local ports of a process's TCP sockets: (of the listening ones, of the connected ones)."""
+    folder = "/proc/%d/" % pid
+    inodes = set()
+    for name in os.listdir(folder + "fd"):
+        try:
+            inodes.update(re.findall(r"^socket:\[(\d+)\]$", os.readlink(folder + "fd/" + name)))
+        except OSError:
+            pass  # it was closed just now
+    listening, connected = [], []
+    for family in ("tcp", "tcp6"):
+        with open(folder + "net/" + family, encoding="ascii") as table:
+            for fields in [line.split() for line in table][1:]:
+                port, state, inode = int(fields[1].split(":")[1], 16), fields[3], fields[9]
+                if inode in inodes:
+                    (listening if state == "0A" else connected).append(port)
+    return listening, connected

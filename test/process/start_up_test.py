@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import cluster
+import running
 
 DEADLINE_S = 5  # on a loaded machine, too, the nodes that are not killed are there by then
 
@@ -88,31 +89,13 @@ class StartUpTest(cluster.JobTest):
     def test_fc_shard_lost_at_any_time(self):
         self.lose_at_any_time("fc1", 4)
 
-    def tcp_sockets(self, process):
-        """Local ports of the process's sockets, of the listening ones and of the connected ones."""
-        folder = "/proc/%d/" % process.popen.pid
-        inodes = set()
-        for name in os.listdir(folder + "fd"):
-            try:
-                inodes.update(re.findall(r"^socket:\[(\d+)\]$", os.readlink(folder + "fd/" + name)))
-            except OSError:
-                pass  # it was closed just now
-        listening, connected = [], []
-        for family in ("tcp", "tcp6"):
-            with open(folder + "net/" + family, encoding="ascii") as table:
-                for fields in [line.split() for line in table][1:]:
-                    port, state, inode = int(fields[1].split(":")[1], 16), fields[3], fields[9]
-                    if inode in inodes:
-                        (listening if state == "0A" else connected).append(port)
-        return listening, connected
-
     # All that nodes say to each other goes over the connections that were made by the handshake.
     def test_one_port_and_one_connection_to_each_other_node(self):
         names = self.make_table(conv=3, fc=1)
         nodes = self.start_all(names)
         self.await_training(nodes.values(), 5)
         for name in names:
-            listening, connected = self.tcp_sockets(nodes[name])
+            listening, connected = running.tcp_sockets(nodes[name].popen.pid)
             self.assertEqual(listening, [self.ports[name]], name)
             self.assertEqual(len(connected), len(names) - 1, name)
 
