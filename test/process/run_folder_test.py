@@ -115,6 +115,24 @@ class RunFolderTest(cluster.JobTest):
         self.assertIn('incarnation 2: run "one"', self.record("one"))
         self.assertIn("conv0.2.log", os.listdir(self.path("one/logs")))
         self.assertNotIn("conv0.2.log", os.listdir(self.path("two/logs")))
+        self.expect_clients_take_the_run_folder(start, routing_of)
+
+    def expect_clients_take_the_run_folder(self, start, routing_of):
+        """hpctl refuses the way by which nodes get their table, and says what to take, and that is right."""
+        self.make_relative_job()
+        nodes = start("three")
+        self.await_training(nodes)
+        for command in ("status", "stop"):
+            status, text = cluster.run_tool("hpctl", "--routing=" + routing_of("three"), command)
+            self.assertEqual(status, 2, text)
+            self.assertEqual(text, "hpctl: %s is no file, and only hpnode asks who hands tables out: take table.prototxt "
+                                   "of the job's run folder (hpnode --run_folder=FOLDER)\n" % routing_of("three"))
+        table = "--routing=" + self.path("three/table.prototxt")
+        status, text = cluster.run_tool("hpctl", table, "status")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"(?m)^conv0 +conv ")
+        self.assertEqual(cluster.run_tool("hpctl", table, "stop")[0], 0)
+        self.expect_all(nodes, 5, "Optimization stopped early")
 
     def test_two_jobs_that_meet_in_a_folder(self):
         self.expect_two_jobs_and_a_restart(lambda run: "dir://" + self.path("meeting"))
@@ -130,28 +148,20 @@ class RunFolderTest(cluster.JobTest):
         self.expect_two_jobs_and_a_restart(lambda run: "redis://127.0.0.1:%d/%s" % (port, run))
 
     def test_two_jobs_of_servers(self):
+        runs = ("one", "two", "three")
+        routing = {run: "tcp://127.0.0.1:%d" % port for run, port in zip(runs, cluster.free_ports(len(runs)))}
+
         def start(run):
-            port = cluster.free_ports(1)[0]
+            address = routing[run].removeprefix("tcp://")
             command = [cluster.program("hpserver"), "--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=1",
-                       "--run_id=" + run, "--cache_dir=none", "--listen=127.0.0.1:%d" % port,
+                       "--run_id=" + run, "--cache_dir=none", "--listen=" + address,
                        "--folder=" + self.path("server-" + run)]
             server = cluster.Process("server", command, self.path(run + ".server.log"), dict(os.environ))
             self.processes.append(server)
-            self.await_text(server, "listens on 127.0.0.1:%d" % port)
-            return self.start_meeting(run, "tcp://127.0.0.1:%d" % port)
+            self.await_text(server, "listens on " + address)
+            return self.start_meeting(run, routing[run])
         self.expect_two_jobs(start)
-        self.make_relative_job()
-        nodes = start("three")
-        self.await_training(nodes)
-        table = "--routing=" + self.path("three/table.prototxt")
-        status, text = cluster.run_tool("hpctl", table, "status")
-        self.assertEqual(status, 0, text)
-        self.assertRegex(text, r"(?m)^conv0 +conv ")
-        status, text = cluster.run_tool("hpctl", "--routing=tcp://127.0.0.1:1", "status")
-        self.assertEqual(status, 2, text)
-        self.assertIn("take table.prototxt of the job's run folder", text)
-        self.assertEqual(cluster.run_tool("hpctl", table, "stop")[0], 0)
-        self.expect_all(nodes, 5, "Optimization stopped early")
+        self.expect_clients_take_the_run_folder(start, routing.get)
 
     def test_the_ports_that_tasks_take(self):
         self.make_relative_job(iterations=20)
