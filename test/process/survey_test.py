@@ -75,6 +75,35 @@ class SurveyTest(cut_link_test.Hosts):
                                         "--out=" + self.path("planned.prototxt"))
         self.assertEqual(status, 0, said)
 
+    def plan_by(self, text):
+        """Hosts of the table that hproute plans for these, written as `--doctor_out` does."""
+        self.write("edited.prototxt", text)
+        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--cache_dir=none",
+                                        "--hosts=" + self.path("edited.prototxt"), "--out=" + self.path("planned.prototxt"))
+        self.assertEqual(status, 0, said)
+        return set(re.findall(r' host: "(\S+)"', self.read("planned.prototxt").decode()))
+
+    def test_what_was_measured_decides_the_plan(self):
+        names = ["conv0", "conv1", "fc0"]
+        # 73 to 97 kB of gradients in each iteration, for which each of two hosts computes 5 ms less than one alone.
+        net = cluster.NET.replace("num_output: 4 kernel_size: 3", "num_output: 64 kernel_size: 5")
+        self.make_job(net=net.replace("batch_size: 12", "batch_size: 960"))
+        a, b, c = self.make_hosts(names)
+        for namespace, device in ((self.name("fc0"), "eth0"), (self.name("switch"), "port2")):
+            subprocess.run(["tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", "rate",
+                            "%gmbit" % (RATE_GBIT_PER_S * 1000), "burst", "64kb", "latency", "50ms"], check=True)
+        self.make_table(conv=2, fc=1, hosts=self.addresses)
+        out = self.path("hosts.prototxt")
+        self.expect_all(self.survey(names[1:]) + self.survey(names[:1], "--doctor_out=" + out), 0)
+        measured = self.read("hosts.prototxt").decode()
+        fast, _, slow = re.findall(r"link_gbit_per_s: (\S+)", measured)
+        self.assertEqual(self.plan_by(measured), {a, b}, measured)
+        self.assertEqual(self.plan_by(measured.replace(slow, fast)), {a, b, c}, measured)
+        self.assertEqual(len(self.plan_by(re.sub(r"(link_gbit_per_s:) \S+", r"\1 " + slow, measured))), 1, measured)
+        # What was not measured can be written beside it: one of ten times the speed does best alone.
+        at = measured.index("}", measured.index('"%s"' % b))
+        self.assertEqual(self.plan_by(measured[:at] + "  gflops: 800\n  memory_gb_per_s: 200\n" + measured[at:]), {b})
+
     def make_wrong_clock(self):
         """Returns the library's path."""
         if not shutil.which("cc"):
