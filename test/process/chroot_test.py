@@ -164,9 +164,23 @@ class ChrootTest(cluster.JobTest):
                         "/hpnode.deb")
         self.assertNotIn("libibverbs1", self.run_inside("dpkg-query", "-W", "-f", "${Package}\n"), "only recommended")
         self.assertTrue(os.path.exists(os.path.join(self.root, "usr/share/man/man1/hpnode.1")))
+        self.check_files(self.run_inside("dpkg", "-L", "hpnode").split())
         self.bring_cuda(os.path.join(self.root, "usr/local/lib"))
         self.run_inside("ldconfig")
         self.train_digits("/usr/bin")
+
+    def check_files(self, files):
+        """What tools/package/README.md says that the package has."""
+        headers = {os.path.basename(path) for path in glob.glob(PROJECT + "/include/hp/*.h")}
+        self.assertEqual({path.removeprefix("/usr/include/hp/") for path in files if path.endswith(".h")}, headers)
+        library, = [path for path in files if re.fullmatch(r"/usr/lib(/[^/]+)?/libhpnode\.so\.\d+\.\d+", path)]
+        for name in ("libhpnode.so", "cmake/hpnode/hpnodeConfig.cmake", "cmake/hpnode/hpnodeConfigVersion.cmake"):
+            self.assertIn(os.path.join(os.path.dirname(library), name), files)
+        programs = [path.removeprefix("/usr/bin/") for path in files if path.startswith("/usr/bin/")]
+        self.assertLess({"hpnode", "hproute", "hplaunch", "hpctl", "hpserver", "hpplot"}, set(programs))
+        for program in programs:
+            for path in ("bash-completion/completions/" + program, "man/man1/%s.1" % program):
+                self.assertIn("/usr/share/" + path, files)
 
     def write_recipe(self):
         """Containerfile, whose first stage takes the package that this build makes and does not compile it anew. Returns the
