@@ -218,6 +218,48 @@ class PageTest(cluster.JobTest):
         self.assertIn('data-node="conv1"', self.browse())
         self.assert_answers_to_its_own_names_alone()
 
+    def make_token(self, name="token"):
+        """Returns the flag."""
+        self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path(name))[0], 0)
+        return "--token_file=" + self.path(name)
+
+    def test_a_job_with_a_token(self):
+        token = self.make_token()
+        self.assertEqual(cluster.run_tool("hproute", token, "--read_key=" + self.path("key"))[0], 0)
+        self.make_job(test=True)
+        self.names = self.make_table(conv=1, fc=1, extra="transport { tls: true }")
+        self.await_training(self.start_all(self.names, token).values(), 5)
+        for flag in (token, "--token_file=" + self.path("key")):
+            self.start_page(flag)
+            data = self.await_json(lambda data: data.get("status", {}).get("state") == "TRAINING")
+            self.assertEqual([node["name"] for node in data["status"]["node"]], self.names)
+        # Who has no token, or another one, is shown nothing.
+        other = self.make_token("other")
+        for flags, said in (([], "needs the job's token: --token_file=FILE"),
+                            (["--timeout_s=1", other], r"no job at 127\.0\.0\.1:\d+|did not appear within 1 s")):
+            self.start_page(*flags)
+            data = self.await_json(lambda data: data["problem"] not in ("", "no job has answered yet"))
+            self.assertRegex(data["problem"], said)
+            self.assertNotIn("status", data)
+
+    def test_hpserver_with_a_token(self):
+        token = self.make_token()
+        self.make_job(test=True)
+        self.port, listen, *others = cluster.free_ports(4)
+        flags = ["--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=1", "--cache_dir=none"]
+        server = self.process("hpserver", *flags, token, "--folder=" + self.path("run"), "--listen=0.0.0.0:%d" % listen,
+                              "--http=127.0.0.1:%d" % self.port)
+        self.await_page(server, "listens on")
+        for address, more, said in (("127.0.0.1", [], "reached from other hosts: --token_file=FILE is missing"),
+                                    ("0.0.0.0", [token], "the page has no access control")):
+            refused = self.process("hpserver", *flags, *more, "--folder=" + self.path("other"),
+                                   "--listen=0.0.0.0:%d" % others[0], "--http=%s:%d" % (address, others[1]))
+            self.expect_exit(refused, 2, said)
+        for role in ("conv", "fc"):
+            self.start("--role=" + role, token, log=role, routing="tcp://127.0.0.1:%d" % listen)
+        data = self.await_json(lambda data: data.get("status", {}).get("state") == "TRAINING")
+        self.assertEqual([node["name"] for node in data["status"]["node"]], ["conv0", "fc0"])
+
     @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
     def test_ipv6(self):
         self.make_job()
