@@ -87,6 +87,11 @@ class NetworksTest(Networks):
         self.assertNotIn("[", self.read("made.prototxt").decode().split("node {", 1)[1].split("host:")[1].split("\n")[0])
         status, said = cluster.run_tool("hproute", "--check", out)
         self.assertEqual(status, 0, said)
+        # Whoever writes a table knows which host is the first: HOST:SHARE is for nodes that ask in any order.
+        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=0",
+                                        "--hosts=[::1],::1", "--shares=[::1]:2", "--out=" + self.path("shares.prototxt"))
+        self.assertEqual((status, said), (2, 'hproute: --shares has "[::1]:2"; expected a share of the batch\n'))
+        self.assertFalse(os.path.exists(self.path("shares.prototxt")))
 
 
 class OwnNetworksTest(Networks):

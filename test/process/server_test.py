@@ -202,6 +202,20 @@ class ServerTest(RendezvousTest):
         for node in self.start_nodes("tcp://[::1]:%d" % self.port):
             self.expect_exit(node, 0, r"this host is left out \(--exclude=\[?::1\]?\)")
 
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_a_share_of_a_host_by_its_ipv6_address(self):
+        self.make_job(iterations=20)
+        listen = "[::1]:%d" % self.port
+        for wrong, said in (("[::1]", r'--shares has "1]"; expected HOST:SHARE with a number'),
+                            ("[::1]:", r'--shares has "[::1]:"; expected HOST:SHARE with a share of 1 or more'),
+                            ("[fd00::1]:x", r'--shares has "x"; expected HOST:SHARE with a number')):
+            self.expect_exit(self.server("--shares=" + wrong, listen=listen), 2, re.escape(said))
+        server = self.server("--shares=[fd00::1]:3,[::1]:2", listen=listen)
+        self.await_text(server, "listens on ")
+        self.expect_all(self.start_nodes("tcp://" + listen), 0, "Optimization Done")
+        self.assertIn('2 conv node(s) of host "[::1]" have share 2', server.text())
+        self.assertIn('no node of the first conv stage is on host "[fd00::1]"', server.text())
+
     def test_token(self):
         self.make_job(iterations=20)
         for name in ("token", "other"):
