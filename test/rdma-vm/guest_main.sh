@@ -38,6 +38,27 @@ neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev va nud permanent
 neigh add 10.77.0.1 lladdr 02:00:00:00:00:01 dev vb nud permanent
 IP
 rdma -b - <<<$'link add rxe0 type rxe netdev va\nlink add rxe1 type rxe netdev vb'
+# The same with IPv6, behind the devices: so its GIDs come behind those of IPv4.
+for device in lo va vb; do
+  [[ $device = lo ]] || echo 1 >"/proc/sys/net/ipv6/conf/$device/addr_gen_mode"  # no link-local address
+  echo 0 >"/proc/sys/net/ipv6/conf/$device/disable_ipv6"
+done
+ip -6 -batch - <<'IP'
+addr add fd00:77::1/64 dev va nodad
+addr add fd00:77::2/64 dev vb nodad
+rule add pref 1 iif va lookup local
+rule add pref 1 iif vb lookup local
+rule add pref 2 from fd00:77::1 to fd00:77::1 lookup local
+rule add pref 2 from fd00:77::2 to fd00:77::2 lookup local
+rule add pref 10 to fd00:77::2 lookup 101
+rule add pref 10 to fd00:77::1 lookup 102
+rule add pref 100 lookup local
+rule del pref 0 lookup local
+route add fd00:77::2 dev va src fd00:77::1 table 101
+route add fd00:77::1 dev vb src fd00:77::2 table 102
+neigh add fd00:77::2 lladdr 02:00:00:00:00:02 dev va nud permanent
+neigh add fd00:77::1 lladdr 02:00:00:00:00:01 dev vb nud permanent
+IP
 
 for port in /sys/class/virtio-ports/*; do
   case $(<"$port/name") in

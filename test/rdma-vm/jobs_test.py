@@ -19,6 +19,7 @@ from caffe_wire import read_caffemodel  # pylint: disable=wrong-import-position
 
 cluster.PATIENCE_S = PATIENCE_S = 400.0  # the processor is emulated
 HOSTS = ["10.77.0.1", "10.77.0.2"]  # of the devices rxe0 and rxe1
+HOSTS_IPV6 = ["fd00:77::1", "[fd00:77::2]"]  # of the same
 VERBS = "transport { kind: VERBS verbs { timeout: 16 %s } }"
 TOLERANCE = 1e-4  # of each blob's largest magnitude
 
@@ -42,9 +43,9 @@ class VerbsJobTest(cluster.JobTest):
         if missing():
             self.skipTest(missing())
 
-    def make_table(self, *args, extra=VERBS % "", **kwargs):
+    def make_table(self, *args, extra=VERBS % "", hosts=None, **kwargs):
         nodes = kwargs.get("conv", 2) + kwargs.get("fc", 2)
-        return super().make_table(*args, extra=extra, hosts=[HOSTS[i % 2] for i in range(nodes)], **kwargs)
+        return super().make_table(*args, extra=extra, hosts=[(hosts or HOSTS)[i % 2] for i in range(nodes)], **kwargs)
 
     def expect_same_model(self, one, other, start=None):
         """Asserts that two models have the same parameters, and others than `start`."""
@@ -103,10 +104,10 @@ class DigitsTest(VerbsJobTest):
 
 class WireTest(VerbsJobTest):
 
-    def train(self, name, extra, conv=2, fc=1, **variables):
+    def train(self, name, extra, conv=2, fc=1, hosts=None, **variables):
         self.make_job(iterations=8, snapshot=8)
-        names = self.make_table(conv=conv, fc=fc, extra=extra)
-        nodes = [self.start(name=node, log=name + "-" + node, **variables.get(node, {})) for node in names]
+        names = self.make_table(conv=conv, fc=fc, extra=extra, hosts=hosts)
+        nodes = [self.start("--v=1", name=node, log=name + "-" + node, **variables.get(node, {})) for node in names]
         self.expect_all(nodes, 0, "Optimization Done", seconds=PATIENCE_S)
         os.rename(self.path("out_iter_8.caffemodel"), self.path(name))
         return nodes
@@ -118,6 +119,19 @@ class WireTest(VerbsJobTest):
             self.addCleanup(self.tc, "del", "dev", device, "root")
         self.train("lossy", VERBS % "")
         self.assertEqual(self.read("lossy"), self.read("clean"), "the same bits")
+
+    def test_ipv6(self):
+        self.train("ipv4", VERBS % "")
+        first, second = "fd00:77::1", "fd00:77::2"
+        paths = [[(first, first), (first, second)], [(second, first)] * 2, [(first, first), (first, second)]]
+        for setup, by in (("TCP", ": GID"), ("RDMACM", ": by librdmacm, GID")):
+            before = packets("rxe0"), packets("rxe1")
+            nodes = self.train("ipv6", VERBS % ("setup: " + setup), hosts=HOSTS_IPV6)
+            for node, expected in zip(nodes, paths):
+                self.assertEqual(sorted(re.findall(by + r" (\S+) to (\S+), MTU ", node.text())), expected, node.name)
+            for device, count in zip(["rxe0", "rxe1"], before):
+                self.assertGreater(packets(device), count + 100, "the tensors went over RDMA")
+            self.assertEqual(self.read("ipv6"), self.read("ipv4"), "the same bits")
 
     def test_auto_takes_tcp_where_one_side_has_no_device(self):
         self.train("verbs", VERBS % "")
