@@ -47,9 +47,13 @@ StatusOr<std::vector<ShareOfHost>> SharesOf(const TableOptions& table) {
   std::vector<ShareOfHost> shares;
   for (const std::string& item : SplitList(table.shares)) {
     const size_t colon = item.rfind(':');
-    if (colon == std::string::npos || colon == 0) {
+    const std::string host = item.substr(0, colon);
+    const bool in_brackets = host.starts_with('[') && host.ends_with(']');
+    if (colon == std::string::npos || host.empty() ||
+        (!in_brackets && host.find_first_of(":[]") != std::string::npos)) {
       return InvalidArgument(
-          "--shares has \"%s\": nodes ask in any order; expected HOST:SHARE,..., HOST being a host's name or address",
+          "--shares has \"%s\": nodes ask in any order; expected HOST:SHARE,..., HOST being a host's name or address "
+          "(an IPv6 address in brackets)",
           item.c_str());
     }
     HP_ASSIGN_OR_RETURN(const std::vector<int> share,
@@ -57,7 +61,7 @@ StatusOr<std::vector<ShareOfHost>> SharesOf(const TableOptions& table) {
     if (share.size() != 1 || share[0] < 1) {
       return InvalidArgument("--shares has \"%s\"; expected HOST:SHARE with a share of 1 or more", item.c_str());
     }
-    shares.push_back({item.substr(0, colon), share[0]});
+    shares.push_back({host, share[0]});
   }
   return shares;
 }

@@ -206,7 +206,8 @@ class ServerTest(RendezvousTest):
     def test_a_share_of_a_host_by_its_ipv6_address(self):
         self.make_job(iterations=20)
         listen = "[::1]:%d" % self.port
-        for wrong, said in (("[::1]", r'--shares has "1]"; expected HOST:SHARE with a number'),
+        for wrong, said in (("[::1]", r'--shares has "[::1]": nodes ask in any order; expected HOST:SHARE'),
+                            ("fd00::1", r'--shares has "fd00::1": nodes ask in any order; expected HOST:SHARE'),
                             ("[::1]:", r'--shares has "[::1]:"; expected HOST:SHARE with a share of 1 or more'),
                             ("[fd00::1]:x", r'--shares has "x"; expected HOST:SHARE with a number')):
             self.expect_exit(self.server("--shares=" + wrong, listen=listen), 2, re.escape(said))
