@@ -2,7 +2,7 @@
 """Images/s of one net in PyTorch, in one variant: forward + backward + update of a batch that lies on the device.
 
 usage: test/bench/torch_speed.py NET --variant FORMAT/UPDATE/MODE --batch N --crop N --classes N --iterations N
-                                 [--device cpu|cuda:N] [--precision fp32|tf32|bf16|fp16] [--threads N]
+                                 [--channels 3] [--device cpu|cuda:N] [--precision fp32|tf32|bf16|fp16] [--threads N]
 
 FORMAT: contiguous, channels_last. UPDATE: plain, foreach, fused. MODE: eager, or torch.compile's default,
 reduce-overhead (CUDA graphs), max-autotune. Prints one line for train_speed.py, or that this PyTorch lacks the variant.
@@ -41,7 +41,7 @@ class Training:
         if mode != "eager":
             self.run = torch.compile(self.net, mode=None if mode == "default" else mode)
         self.marks_steps = mode in ("reduce-overhead", "max-autotune") and hasattr(torch, "compiler")
-        images = torch.randn(args.batch, 3, args.crop, args.crop, device=self.device)
+        images = torch.randn(args.batch, args.channels, args.crop, args.crop, device=self.device)
         self.images = images.to(memory_format=memory_format)
         self.labels = torch.randint(args.classes, (args.batch,), device=self.device)
 
@@ -81,6 +81,7 @@ def main():
     parser.add_argument("--precision", default="fp32", choices=("fp32", "tf32", "bf16", "fp16"))
     for name in "batch", "crop", "classes", "iterations":
         parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--channels", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     _, update, mode = args.variant.split("/")

@@ -17,6 +17,7 @@
 DEFINE_string(net, "", "train net (prototxt) with a Data layer; its database and mean are replaced");
 DEFINE_int32(batch, 100, "samples of a batch");
 DEFINE_int32(size, 32, "height and width of the records");
+DEFINE_int32(channels, 3, "of the records");
 DEFINE_int32(classes, 10, "labels are below it");
 DEFINE_int32(records, 0, "of the database; 0: four batches");
 DEFINE_string(images, "", "folder of the database, which is made where it is missing and kept; empty: a temporary one");
@@ -36,7 +37,7 @@ namespace {
 std::string Images(const TempFolder& folder) {
   const std::string path = FLAGS_images.empty() ? folder / "images" : FLAGS_images;
   const int records = FLAGS_records > 0 ? FLAGS_records : FLAGS_batch * 4;
-  if (!std::filesystem::exists(path)) WriteRandomImages(path, records, 3, FLAGS_size, FLAGS_classes, 1);
+  if (!std::filesystem::exists(path)) WriteRandomImages(path, records, FLAGS_channels, FLAGS_size, FLAGS_classes, 1);
   return path;
 }
 
@@ -64,6 +65,19 @@ double MedianSeconds(const std::vector<int64_t>& ends) {
   CHECK(!seconds.empty()) << "no block of " << FLAGS_block << " iterations among " << FLAGS_iterations;
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
   return seconds[seconds.size() / 2];
+}
+
+/// Numbers that are learnt: not the running statistics of a BatchNorm.
+int64_t LearntNumbers(const ClusterResult& result) {
+  const auto net = ReadNet(FLAGS_net);
+  int64_t count = 0;
+  for (const auto& [name, values] : result.params) {
+    const bool learnt = std::none_of(net->layer().begin(), net->layer().end(), [&name](const auto& layer) {
+      return layer.type() == "BatchNorm" && name.starts_with(layer.name() + ".");
+    });
+    if (learnt) count += static_cast<int64_t>(values.size());
+  }
+  return count;
 }
 
 double HostPeakMb() {
@@ -101,11 +115,9 @@ int Main() {
   };
   const ClusterResult result = TrainCluster(spec, solver);
   CHECK(result.status.ok()) << result.status;
-  int64_t parameters = 0;
-  for (const auto& [name, values] : result.params) parameters += static_cast<int64_t>(values.size());
   printf("images_per_s %.2f peak_mb %.0f parameters %lld\n", FLAGS_batch / MedianSeconds(ends),
          FLAGS_device == "cpu" ? HostPeakMb() : (free_at_start - free_at_end) / 1048576.0,
-         static_cast<long long>(parameters));
+         static_cast<long long>(LearntNumbers(result)));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Training speed of hpnode beside PyTorch on one device: images/s of forward + backward + update.
 
-usage: test/bench/train_speed.py [--nets quick,full,alexnet] [--threads 1,2]                                     on CPUs
+usage: test/bench/train_speed.py [--nets quick,full,alexnet] [--threads 1,2]          on CPUs; nets: --help
        test/bench/train_speed.py --device cuda:0 [--nets alexnet,vgg16,googlenet] [--precisions fp32,tf32]      on a GPU
 
 --torch_python names the interpreters whose PyTorch is measured, so that a newer one from PyPI in a virtual environment
@@ -16,13 +16,24 @@ import argparse, collections, itertools, os, re, shutil, statistics, subprocess,
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-Net = collections.namedtuple("Net", "prototxt size crop classes cpu_batch cpu_iterations gpu_batch gpu_iterations")
+Net = collections.namedtuple("Net", "prototxt size crop classes cpu_batch cpu_iterations gpu_batch gpu_iterations channels",
+                             defaults=[3])
 NETS = {
+    "lenet": Net("examples/lenet/lenet_train_test.prototxt", 28, 28, 10, 64, 60, 64, 2000, 1),
     "quick": Net("examples/cifar10/cifar10_quick_train_test.prototxt", 32, 32, 10, 100, 40, 100, 2000),
     "full": Net("examples/cifar10/cifar10_full_train_test.prototxt", 32, 32, 10, 100, 30, 100, 2000),
+    "full_sigmoid_bn": Net("examples/cifar10/cifar10_full_sigmoid_bn_train_test.prototxt", 32, 32, 10, 100, 30, 100, 2000),
+    "siamese": Net("examples/mnist_siamese/mnist_siamese_train_test.prototxt", 28, 28, 2, 64, 40, 64, 2000, 2),
+    "autoencoder": Net("examples/mnist_autoencoder/mnist_autoencoder_train_test.prototxt", 28, 28, 10, 100, 40, 100, 2000,
+                       1),
     "alexnet": Net("examples/alexnet/alexnet_train_val.prototxt", 256, 227, 1000, 32, 5, 256, 300),
+    "caffenet": Net("examples/caffenet/caffenet_train_val.prototxt", 256, 227, 1000, 32, 5, 256, 300),
+    "nin": Net("examples/nin/nin_train_val.prototxt", 256, 224, 1000, 16, 5, 128, 300),
+    "squeezenet": Net("examples/squeezenet/squeezenet_train_val.prototxt", 256, 227, 1000, 16, 5, 128, 300),
     "vgg16": Net("examples/vgg16/vgg16_train_val.prototxt", 256, 224, 1000, 4, 3, 64, 100),
+    "vgg19": Net("examples/vgg19/vgg19_train_val.prototxt", 256, 224, 1000, 4, 3, 64, 100),
     "googlenet": Net("examples/googlenet/googlenet_train_val.prototxt", 256, 224, 1000, 16, 5, 128, 200),
+    "resnet50": Net("examples/resnet50/resnet50_train_val.prototxt", 256, 224, 1000, 8, 5, 128, 200),
 }
 Result = collections.namedtuple("Result", "images_per_s mb parameters")
 Setting = collections.namedtuple("Setting", "name net device precision threads batch")
@@ -54,14 +65,14 @@ def torch_command(python, setting, variant):
     net = setting.net
     return [python, os.path.join(HERE, "torch_speed.py"), setting.name, f"--variant={variant}",
             f"--device={setting.device}", f"--precision={setting.precision}", f"--batch={setting.batch}",
-            f"--crop={net.crop}", f"--classes={net.classes}", f"--iterations={net.cpu_iterations}",
-            f"--threads={setting.threads}"]
+            f"--crop={net.crop}", f"--channels={net.channels}", f"--classes={net.classes}",
+            f"--iterations={net.cpu_iterations}", f"--threads={setting.threads}"]
 
 
 def hpnode_command(args, setting, images):
     net = setting.net
     command = [os.path.join(args.bin, "train_speed"), f"--net={net.prototxt}", f"--batch={setting.batch}",
-               f"--size={net.size}", f"--classes={net.classes}", f"--threads={setting.threads}",
+               f"--size={net.size}", f"--channels={net.channels}", f"--classes={net.classes}", f"--threads={setting.threads}",
                f"--micro_batches={args.micro_batches}"]
     if setting.device == "cpu":
         return command + [f"--iterations={net.cpu_iterations}"]
