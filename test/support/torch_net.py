@@ -40,15 +40,19 @@ class TorchNet:
                 self.learned.append((blob, lr_mult, decay_mult, torch.zeros_like(blob)))
 
     def loss(self, images, labels):
-        blobs, total = {"data": images, "label": labels}, 0
+        return self.scores_and_loss(images, labels)[1]
+
+    def scores_and_loss(self, images, labels):
+        """Scores of the last loss."""
+        blobs, total, scores = {"data": images, "label": labels}, 0, None
         for layer in self.layers:
             bottoms = [blobs[name] for name in layer.get("bottom", [])]
             kind = one(layer, "type")
             top = getattr(self, kind)(layer, *bottoms)
             if "Loss" in kind:
-                total = total + one(layer, "loss_weight", 1.0) * top
+                total, scores = total + one(layer, "loss_weight", 1.0) * top, bottoms[0]
             blobs[one(layer, "top")] = top
-        return total
+        return scores, total
 
     def step(self, rate, momentum, decay):
         """Source: Caffe, src/caffe/solvers/sgd_solver.cpp."""
@@ -87,6 +91,10 @@ class TorchNet:
 
     def LRN(self, layer, bottom):
         param = one(layer, "lrn_param")
+        if one(param, "norm_region", "ACROSS_CHANNELS") == "WITHIN_CHANNEL":
+            size = one(param, "local_size", 5)
+            mean = functional.avg_pool2d(bottom * bottom, size, 1, size // 2)
+            return bottom * (1 + one(param, "alpha", 1.0) * mean) ** -one(param, "beta", 0.75)
         return functional.local_response_norm(bottom, one(param, "local_size", 5), one(param, "alpha", 1.0),
                                               one(param, "beta", 0.75), one(param, "k", 1.0))
 
