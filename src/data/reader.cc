@@ -20,8 +20,9 @@ namespace hp {
 
 // The pieces under way form three queues, all in the order of their numbers:
 //   planned -> (read its records) -> read -> (get a slot, decode) -> decoded -> (deliver) -> used until released.
-// Threads take the oldest piece that can be decoded, or else the oldest one whose records may be read. Whoever has
-// finished something delivers what is due, unless another thread is at it: callbacks come one at a time and in order.
+// Threads take rows of the oldest piece that can be decoded, or else of the oldest one whose records may be read: some
+// each, so that all of them are at work where a batch is one piece. Whoever has finished a piece delivers what is due,
+// unless another thread is at it: callbacks come one at a time and in order.
 class BatchReader::Impl {
  public:
   Impl(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options)
@@ -53,11 +54,17 @@ class BatchReader::Impl {
     int64_t number = 0;
     Piece piece;
     State state = State::kPlanned;
+    int64_t rows_taken = 0, rows_done = 0;  // in kReading and kDecoding
     int slot = -1;
     bool released = false;
-    std::vector<int64_t> records;
-    std::vector<caffe::Datum> data;  // undecoded
+    std::vector<int64_t> records;    // by row
+    std::vector<caffe::Datum> data;  // by row, undecoded
     std::vector<float> labels;       // [rows, labels_of_row_]
+  };
+  // What a thread does at one go: it reads or decodes these rows of a piece.
+  struct Rows {
+    Work* work = nullptr;  // null: there is nothing to do
+    int64_t begin = 0, end = 0;
   };
   // This node's part of one global batch.
   struct Part {
@@ -77,13 +84,18 @@ class BatchReader::Impl {
   Status Allocate(size_t bytes);
   void ThreadBody();
   void Plan() HP_REQUIRES(mutex_);
-  Work* NextToDecode() HP_REQUIRES(mutex_);
-  Work* NextToRead() HP_REQUIRES(mutex_);
+  Rows NextToDecode() HP_REQUIRES(mutex_);
+  Rows NextToRead() HP_REQUIRES(mutex_);
+  Rows Take(Work* work) HP_REQUIRES(mutex_);
+  bool HasRows(const Work& work, State state) const HP_REQUIRES(mutex_) {
+    return work.state == state && work.rows_taken < work.piece.rows;
+  }
+  bool FinishRows(const Rows& rows) HP_EXCLUDES(mutex_);
   Work* Find(int64_t number) HP_REQUIRES(mutex_);
-  Status ReadRecords(Work* work);
+  Status ReadRecords(const Rows& rows);
   StatusOr<int64_t> ReadGoodRecord(int64_t record, caffe::Datum* datum, float* labels);
   Status ReadLabels(int64_t record, const caffe::Datum& datum, float* labels);
-  Status Decode(Work* work);
+  Status Decode(const Rows& rows);
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
   bool NextEvent(Event* event) HP_REQUIRES(mutex_);
@@ -158,30 +170,36 @@ void BatchReader::Impl::Stop() {
 
 void BatchReader::Impl::ThreadBody() {
   for (;;) {
-    Work* work = nullptr;
+    Rows rows;
     bool decode = false;
     {
       MutexLock lock(&mutex_);
       for (;;) {
         if (stopping_ || failed_) return;
-        if ((work = NextToDecode()) != nullptr) {
-          decode = true;
-          break;
-        }
-        if ((work = NextToRead()) != nullptr) break;
+        rows = NextToDecode();
+        decode = rows.work != nullptr;
+        if (!decode) rows = NextToRead();
+        if (rows.work != nullptr) break;
         changed_.Wait(&mutex_);
       }
     }
-    // Nobody else touches a piece in the states kReading and kDecoding, nor removes it.
-    const Status status = OrOutOfMemory("reading records", [&] { return decode ? Decode(work) : ReadRecords(work); });
+    // Nobody else touches these rows of a piece in the states kReading and kDecoding, nor removes it.
+    const Status status = OrOutOfMemory("reading records", [&] { return decode ? Decode(rows) : ReadRecords(rows); });
     if (!status.ok()) return Fail(status);
-    {
-      MutexLock lock(&mutex_);
-      work->state = decode ? State::kDecoded : State::kRead;
-      changed_.SignalAll();
-    }
-    Deliver();
+    if (FinishRows(rows)) Deliver();
   }
+}
+
+// @return whether its piece is now read, or decoded.
+bool BatchReader::Impl::FinishRows(const Rows& rows) {
+  MutexLock lock(&mutex_);
+  Work& work = *rows.work;
+  work.rows_done += rows.end - rows.begin;
+  if (work.rows_done < work.piece.rows) return false;
+  work.rows_taken = work.rows_done = 0;
+  work.state = work.state == State::kDecoding ? State::kDecoded : State::kRead;
+  changed_.SignalAll();
+  return true;
 }
 
 // Plans whole parts: as many as may be read. Called when a part has been used up.
@@ -202,26 +220,38 @@ void BatchReader::Impl::Plan() {
 }
 
 // Slots are given in the order of pieces, so that the oldest one always gets one.
-BatchReader::Impl::Work* BatchReader::Impl::NextToDecode() {
-  if (free_slots_.empty()) return nullptr;
+BatchReader::Impl::Rows BatchReader::Impl::NextToDecode() {
   for (Work& work : works_) {
+    if (HasRows(work, State::kDecoding)) return Take(&work);
     if (work.state > State::kRead) continue;
-    if (work.state != State::kRead) return nullptr;
+    if (work.state != State::kRead || free_slots_.empty()) return {};
     work.state = State::kDecoding;
     work.slot = free_slots_.back();
     free_slots_.pop_back();
-    return &work;
+    return Take(&work);
   }
-  return nullptr;
+  return {};
 }
 
-BatchReader::Impl::Work* BatchReader::Impl::NextToRead() {
+BatchReader::Impl::Rows BatchReader::Impl::NextToRead() {
   for (Work& work : works_) {
+    if (HasRows(work, State::kReading)) return Take(&work);
     if (work.state != State::kPlanned) continue;
     work.state = State::kReading;
-    return &work;
+    work.records.resize(work.piece.rows);
+    work.data.resize(work.piece.rows);
+    work.labels.resize(work.piece.rows * labels_of_row_);
+    return Take(&work);
   }
-  return nullptr;
+  return {};
+}
+
+// Half of a thread's share, since some rows take longer than others, and not all threads begin at once.
+BatchReader::Impl::Rows BatchReader::Impl::Take(Work* work) {
+  const int64_t goes = options_.threads == 1 ? 1 : 2 * options_.threads;
+  const int64_t begin = work->rows_taken;
+  work->rows_taken = std::min(work->piece.rows, begin + (work->piece.rows + goes - 1) / goes);
+  return {work, begin, work->rows_taken};
 }
 
 BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
@@ -231,14 +261,12 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
   return &works_[index];
 }
 
-Status BatchReader::Impl::ReadRecords(Work* work) {
-  work->data.resize(work->piece.rows);
-  work->labels.resize(work->piece.rows * labels_of_row_);
-  for (int64_t row = 0; row < work->piece.rows; ++row) {
-    HP_ASSIGN_OR_RETURN(const int64_t record,
+Status BatchReader::Impl::ReadRecords(const Rows& rows) {
+  Work* const work = rows.work;
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    HP_ASSIGN_OR_RETURN(work->records[row],
                         ReadGoodRecord(order_.Record(work->piece.first_sample + row), &work->data[row],
                                        work->labels.data() + row * labels_of_row_));
-    work->records.push_back(record);
   }
   return OkStatus();
 }
@@ -264,18 +292,20 @@ Status BatchReader::Impl::ReadLabels(int64_t record, const caffe::Datum& datum, 
   return OkStatus();
 }
 
-Status BatchReader::Impl::Decode(Work* work) {
+Status BatchReader::Impl::Decode(const Rows& rows) {
+  Work* const work = rows.work;
   const int64_t image = transformer_->output_shape().count();
-  for (int64_t row = 0; row < work->piece.rows; ++row) {
-    const Status status = transformer_->Transform(work->data[row], work->piece.first_sample + row,
-                                                  slots_[work->slot].floats() + row * image);
+  float* const images = slots_[work->slot].floats();
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const Status status =
+        transformer_->Transform(work->data[row], work->piece.first_sample + row, images + row * image);
     if (!status.ok()) return status.Prepend(dataset_->Describe(work->records[row]));
+    caffe::Datum().Swap(&work->data[row]);
   }
-  if (labels_of_row_ > 1) {
-    float* const behind = slots_[work->slot].floats() + work->piece.rows * image;
-    std::copy(work->labels.begin(), work->labels.end(), behind);
-  }
-  std::vector<caffe::Datum>().swap(work->data);
+  if (labels_of_row_ <= 1) return OkStatus();
+  float* const behind = images + work->piece.rows * image;
+  std::copy(work->labels.begin() + rows.begin * labels_of_row_, work->labels.begin() + rows.end * labels_of_row_,
+            behind + rows.begin * labels_of_row_);
   return OkStatus();
 }
 
