@@ -1,7 +1,8 @@
 // Each solver's inputs have fixed places in device memory, large enough for every net of the node: ops and captured
-// graphs keep the addresses, and only the bytes change. Labels that a segment does not read are not copied. The host's
-// side of the numbers is pinned and per solver as well: a solver's next task begins only when its last one is done, so
-// no copy still reads them.
+// graphs keep the addresses, and only the bytes change. All but images lies in pinned host memory first, per solver as
+// well and as on the device, so that a task needs one copy, which the driver does not wait for: a solver's next task
+// begins only when its last one is done, so no copy still reads it. Labels that no segment reads are not copied; those
+// between others that one does read are on the device already, or nobody's.
 #include "engine/host_bridge.h"
 
 #include "engine/staged_bytes.h"
@@ -50,7 +51,7 @@ Status HostBridge::Allocate(const BridgeNeeds& needs) {
   block_bytes_ = layout_.bytes;
   for (const NodeNet* net : needs.nets) outputs_ = std::max(outputs_, net->outputs().size());
   HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
-  HP_ASSIGN_OR_RETURN(numbers_, device_->AllocateHost(solvers * sizeof(Numbers)));
+  HP_ASSIGN_OR_RETURN(staged_, device_->AllocateHost(solvers * layout_.images));
   HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
   return OkStatus();
 }
@@ -70,16 +71,18 @@ void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
 
 void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const float* images,
                              std::span<const float> labels, int64_t first_row, NetRun* run) {
-  std::byte* const begin = block(solver);
-  Numbers* const numbers = reinterpret_cast<Numbers*>(numbers_.data()) + solver;
-  *numbers = {run->batch.first_sample, run->batch.loss_scale};
-  device_->Upload(Device::kCopyIn, begin, numbers, sizeof(Numbers));
+  std::byte* const staged = staged_.data() + solver * layout_.images;
+  *reinterpret_cast<Numbers*>(staged) = {run->batch.first_sample, run->batch.loss_scale};
+  size_t end = sizeof(Numbers);
+  const auto stage = [&](size_t offset, std::span<const float> values) {
+    std::ranges::copy(values, reinterpret_cast<float*>(staged + offset));
+    end = offset + values.size_bytes();
+  };
   if (net.plan().reads_labels(segment) && net.LabelsBehind(this->images(solver)).empty()) {
-    device_->Upload(Device::kCopyIn, begin + layout_.labels, labels.data() + first_row, net.rows() * sizeof(float));
+    stage(layout_.labels, labels.subspan(first_row, net.rows()));
   }
-  if (net.plan().needs_batch_labels(segment)) {
-    device_->Upload(Device::kCopyIn, begin + layout_.batch_labels, labels.data(), labels.size_bytes());
-  }
+  if (net.plan().needs_batch_labels(segment)) stage(layout_.batch_labels, labels);
+  device_->Upload(Device::kCopyIn, block(solver), staged, end);
   if (images != nullptr) device_->Upload(Device::kCopyIn, this->images(solver), images, net.images_bytes());
   UseInputs(solver, net, run);
 }

@@ -88,7 +88,7 @@ class HostBridge {
   Device* const device_;
   Layout layout_;
   size_t block_bytes_ = 0, outputs_ = 0;  // of one solver; the most outputs of a net
-  Buffer blocks_, numbers_;               // by solver: device memory; pinned sources of Numbers
+  Buffer blocks_, staged_;                // by solver: device memory; pinned, what goes there in front of the images
   Buffer statistics_;                     // [solvers, outputs_] float, pinned
 };
 

@@ -33,6 +33,31 @@ TEST_F(FakeGpuContractTest, RepeatsRecordings) {
   EXPECT_GT(brought_ahead, 0);
 }
 
+/// Each task of a segment that reads labels copies them, and the numbers that kernels read, in one go; images come
+/// ahead. The driver waits for none of it, since all lies in pinned memory.
+TEST_F(FakeGpuContractTest, BringsInputsByOneCopyOfPinnedMemory) {
+  constexpr int kMicroBatches = 3, kSubBatches = 2;
+  ClusterSpec table = Table(1, {}, kMicroBatches, 0, false);
+  std::atomic<int> uploads{0}, unpinned{0};
+  table.open_device = [&](Rank) {
+    FakeGpu::Options options;
+    options.on_close = [&](const FakeGpu& gpu) {
+      uploads = gpu.uploads();
+      unpinned = gpu.unpinned_uploads();
+    };
+    return FakeDevice(options);
+  };
+  const auto train = [&](int iterations) {
+    const ClusterResult result = TrainCluster(table, Solver("", false, iterations));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return std::pair(uploads.load(), unpinned.load());
+  };
+  const auto [few, few_unpinned] = train(3);
+  const auto [more, more_unpinned] = train(7);
+  EXPECT_EQ(more - few, 4 * kSubBatches * kMicroBatches * 2);
+  EXPECT_EQ(more_unpinned, few_unpinned);
+}
+
 /// A table that does not fit is refused before training, with the figures; a pool whose size the table leaves open is
 /// cut to what fits, which changes no bit.
 TEST_F(FakeGpuContractTest, CutsThePoolToTheGpusMemory) {

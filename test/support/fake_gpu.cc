@@ -112,8 +112,32 @@ void FakeGpu::Push(Queue queue, Item item) {
   queues_[queue].push_back(std::move(item));
 }
 
+StatusOr<Buffer> FakeGpu::AllocateHost(size_t bytes) {
+  if (bytes == 0) return Buffer();
+  HP_ASSIGN_OR_RETURN(Buffer allocated, Buffer::Allocate(bytes));
+  const auto memory = std::make_shared<Buffer>(std::move(allocated));
+  std::byte* const begin = memory->data();
+  MutexLock lock(&mutex_);
+  pinned_.emplace(begin, bytes);
+  return Buffer(begin, bytes, [this, memory](std::byte* data, size_t) {
+    MutexLock pinned_lock(&mutex_);
+    pinned_.erase(data);
+  });
+}
+
+bool FakeGpu::IsPinned(const void* memory, size_t bytes) const {
+  MutexLock lock(&mutex_);
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  const auto behind = pinned_.upper_bound(begin);
+  if (behind == pinned_.begin()) return false;
+  const auto& [first, size] = *std::prev(behind);
+  return bytes <= size - std::min(size, static_cast<size_t>(begin - first));
+}
+
 void FakeGpu::Upload(Queue queue, void* to, const void* from, size_t bytes) {
   uploaded_ += bytes;
+  ++uploads_;
+  if (!IsPinned(from, bytes)) ++unpinned_uploads_;
   Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
 }
 

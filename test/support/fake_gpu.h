@@ -50,6 +50,10 @@ class FakeGpu : public Gpu {
   int copies() const { return copies_; }
   /// Bytes that were put into queues to go to the host's memory and to come from there.
   size_t uploaded() const { return uploaded_; }
+  /// How often Upload was called; how often with a source that AllocateHost did not give, so that a real GPU's driver
+  /// would have copied it at once.
+  int uploads() const { return uploads_; }
+  int unpinned_uploads() const { return unpinned_uploads_; }
   size_t downloaded() const { return downloaded_; }
   /// The most memory that was allocated at once.
   size_t peak_bytes() const HP_EXCLUDES(mutex_);
@@ -58,7 +62,7 @@ class FakeGpu : public Gpu {
   const GpuInfo& info() const override { return info_; }
   size_t free_bytes() const override HP_EXCLUDES(mutex_);
   StatusOr<Buffer> Allocate(size_t bytes) override HP_EXCLUDES(mutex_);
-  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer::Allocate(bytes); }
+  StatusOr<Buffer> AllocateHost(size_t bytes) override HP_EXCLUDES(mutex_);
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override;
   void Download(Queue queue, void* to, const void* from, size_t bytes) override;
   void Copy(Queue queue, void* to, const void* from, size_t bytes) override;
@@ -92,6 +96,7 @@ class FakeGpu : public Gpu {
   class Stream;
 
   void Push(Queue queue, Item item) HP_EXCLUDES(mutex_);
+  bool IsPinned(const void* memory, size_t bytes) const HP_EXCLUDES(mutex_);
   /// Does one item of some queue. @return false: there is none that may run.
   bool Step() HP_REQUIRES(mutex_);
   bool Reaches(const std::byte* memory, size_t bytes) const HP_REQUIRES(mutex_);
@@ -115,7 +120,9 @@ class FakeGpu : public Gpu {
   CondVar changed_;
   bool hold_ HP_GUARDED_BY(mutex_) = false, told_ HP_GUARDED_BY(mutex_) = false;
   std::atomic<size_t> uploaded_ = 0, downloaded_ = 0;
-  Mutex access_mutex_;  // innermost
+  std::atomic<int> uploads_ = 0, unpinned_uploads_ = 0;
+  std::map<const std::byte*, size_t> pinned_ HP_GUARDED_BY(mutex_);  // begin, bytes
+  Mutex access_mutex_;                                               // innermost
   int access_ HP_GUARDED_BY(access_mutex_) = 0;
   std::byte* memory_ = nullptr;  // where all of the device's memory lies
   size_t peak_bytes_ HP_GUARDED_BY(mutex_) = 0;
