@@ -200,25 +200,31 @@ class MachineUsage:
         seconds, busy, own = (end - begin for end, begin in zip(self.now(), self.begin))
         return (busy - own) / seconds
 
+    def stretch(self):
+        """By how much work that wants all processors took longer than with nobody beside it."""
+        processors = len(os.sched_getaffinity(0))
+        return processors / max(processors - self.others(), processors / 8)
+
 
 def _with_second_try(test):
     """A promised time is missed where other programs keep our nodes from running: then, and only then, `test` may try
     again, once and from the start."""
     @functools.wraps(test)
     def tried(self):
-        usage = MachineUsage()
+        self.usage = MachineUsage()
         try:
             test(self)
             return
         except Late as late:
             self.end_processes()
-            others = usage.others()
+            others = self.usage.others()
             if others < BUSY:
                 raise
             print("    once more, because others used %.1f processors meanwhile: %s" % (others, late))
         self.tearDown()
         self.doCleanups()
         self.setUp()
+        self.usage = MachineUsage()
         test(self)
     return tried
 
@@ -373,6 +379,11 @@ class JobTest(unittest.TestCase):
         """Holds a node to a time that users are promised; `took_s` is by the node's own log, not by our waiting."""
         if took_s >= limit_s:
             raise Late("%s after %.2f s, promised within %.2f s" % (what, took_s, limit_s))
+
+    def assert_promised_of_many(self, took_s, what, limit_s):
+        """The same of so many nodes that they want all processors of this machine, whatever others use of them. After
+        their end."""
+        self.assert_promised(took_s, what, limit_s * self.usage.stretch())
 
     def expect_only(self, *processes):
         """Asserts that of all that this test has started, these and their children alone still run; waits for others."""

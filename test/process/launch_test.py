@@ -90,8 +90,8 @@ class LaunchTest(launched.Launched):
         down = time.time()
         print("    64 nodes: up after %.1f s, down after %.1f s" % (up - begin, down - sent))
         self.await_none(nodes.values(), "nodes")
-        self.assert_promised(up - begin, "training began", UP_S)
-        self.assert_promised(down - sent, "the last node ended", DOWN_S)
+        self.assert_promised_of_many(up - begin, "training began", UP_S)
+        self.assert_promised_of_many(down - sent, "the last node ended", DOWN_S)
 
     def test_the_end_of_hplaunch_ends_all(self):
         self.make_job()

@@ -58,8 +58,8 @@ class ManyNodesTest(cluster.JobTest):
               % (NODES, up, up_cpu, down, down_cpu))
         self.assertLess(up_cpu, UP_CPU_S)
         self.assertLess(down_cpu, DOWN_CPU_S)
-        self.assert_promised(up, "training began", UP_S)
-        self.assert_promised(down, "the last node ended", DOWN_S)
+        self.assert_promised_of_many(up, "training began", UP_S)
+        self.assert_promised_of_many(down, "the last node ended", DOWN_S)
         for process in nodes.values():
             self.assertFalse(os.path.exists("/proc/%d" % process.popen.pid))
 
@@ -96,8 +96,8 @@ class ManyNodesTest(cluster.JobTest):
         self.assertEqual(server.text().count(" asks for a table"), NODES)
         self.assertLess(cpu, UP_CPU_S)
         self.assertLess(down_cpu, DOWN_CPU_S)
-        self.assert_promised(up, "training began", UP_S)
-        self.assert_promised(down, "the last node ended", DOWN_S)
+        self.assert_promised_of_many(up, "training began", UP_S)
+        self.assert_promised_of_many(down, "the last node ended", DOWN_S)
 
     def test_waiting_takes_next_to_nothing(self):
         self.make_job(net=NET, hidden=64, records=64)
