@@ -157,7 +157,7 @@ TEST_F(PeerRulesTest, ANodeMaySendWhatItsPlaceHasItSend) {
   EXPECT_TRUE(conv0->CheckMessage(kConv1, MemberType(MemberMessage::kHeartbeat), 0).ok());
   EXPECT_FALSE(conv0->CheckMessage(kConv1, MemberType(MemberMessage::kBye), 1).ok());
   EXPECT_FALSE(conv0->CheckMessage(kConv1, MemberType(MemberMessage::kLost), 1 << 20).ok());
-  EXPECT_FALSE(conv0->CheckMessage(kConv1, kIterationReportMessage, 1 << 20).ok());
+  EXPECT_FALSE(conv0->CheckMessage(kConv1, kIterationReportMessage, (1 << 20) + 1).ok());
   for (uint32_t type : {0u, 9u, static_cast<uint32_t>(kPullRequest), static_cast<uint32_t>(kPullChunk), ~0u}) {
     EXPECT_FALSE(conv0->CheckMessage(kConv1, type, 0).ok()) << type;
   }
