@@ -6,6 +6,7 @@
 #include "proto/text.h"
 #include "tools/tool_main.h"
 
+#include "devices/devices.h"
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 
@@ -14,6 +15,7 @@
 DEFINE_string(model, "", "The net (prototxt), of training or a deploy net.");
 DEFINE_int64(iterations, 50, "Number of forward and backward passes that are timed.");
 DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has no backward pass.");
+DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_string(
     sample, "",
@@ -27,10 +29,11 @@ namespace hp {
 namespace {
 
 constexpr char kUsage[] =
-    R"(Times the layers of a net on this host's processors, one by one, as caffe time does: with random values, without
-reading data, and without updates. The first pass warms up and does not count.
+    R"(Times the layers of a net, one by one, as caffe time does: with random values, without reading data, and without
+updates. The first pass warms up and does not count. On a GPU each layer waits for the one before it, which in training
+it does not: the times add up to more than an iteration.
 
-  hptime --model=NET.prototxt [--iterations=N] [--phase=TRAIN|TEST] [--threads=N]
+  hptime --model=NET.prototxt [--iterations=N] [--phase=TRAIN|TEST] [--device=cuda:0] [--threads=N]
 
 Example:
   hptime --model=alexnet_train_test.prototxt --iterations=10 --sample=3,227,227
@@ -80,9 +83,10 @@ Status Run() {
     LOG(INFO) << "Iteration: " << iteration << " forward-backward time: " << Milliseconds(seconds);
     total_s += seconds;
   };
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
-  const StatusOr<std::vector<TimedLayer>> layers = TimeNet(net, options);
+  const StatusOr<std::vector<TimedLayer>> layers = TimeNet(net, device.device.get(), device.backend.get(), options);
   if (!layers.ok()) return AtLayer(layers.status(), FLAGS_model);
   Print(*layers, total_s);
   LOG(INFO) << "*** Benchmark ends ***";

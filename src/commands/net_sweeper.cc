@@ -20,25 +20,41 @@ void FillRandom(std::span<float> values, float scale) {
   }
 }
 
+/// Of the host, where that is the device; others say so themselves when they are out of memory.
+Status CheckRoom(const Device& device, const std::string& what, size_t bytes, const char* advice) {
+  const MemoryRoom room = HostMemoryRoom();
+  if (!device.is_host() || bytes <= static_cast<size_t>(room.bytes)) return OkStatus();
+  return InvalidArgument("%s need %s, %s %s%s", what.c_str(), MegaBytes(bytes).c_str(), room.limit.c_str(),
+                         MegaBytes(static_cast<size_t>(room.bytes)).c_str(), advice);
+}
+
+/// Memory of the device with such numbers.
+StatusOr<Buffer> RandomNumbers(Device* device, size_t count, float scale) {
+  HP_ASSIGN_OR_RETURN(Buffer numbers, device->Allocate(count * sizeof(float)));
+  if (device->is_host()) {
+    FillRandom({numbers.floats(), count}, scale);
+    return numbers;
+  }
+  HP_ASSIGN_OR_RETURN(const Buffer host, device->AllocateHost(count * sizeof(float)));
+  FillRandom({host.floats(), count}, scale);
+  device->Upload(Device::kCopyIn, numbers.data(), host.data(), count * sizeof(float));
+  HP_RETURN_IF_ERROR(device->Synchronize());
+  return numbers;
+}
+
 }  // namespace
 
-StatusOr<SweepParameters> SweepParameters::Create(const NodePlan& plan) {
+StatusOr<SweepParameters> SweepParameters::Create(const NodePlan& plan, Device* device) {
   size_t bytes = 0;
   for (const ParamPlan& param : plan.params()) bytes += 2 * param.block.count() * sizeof(float);
-  const MemoryRoom room = HostMemoryRoom();
-  if (bytes > static_cast<size_t>(room.bytes)) {
-    return InvalidArgument("the net's parameters and their gradients need %s, %s %s; take a smaller net",
-                           MegaBytes(bytes).c_str(), room.limit.c_str(),
-                           MegaBytes(static_cast<size_t>(room.bytes)).c_str());
-  }
+  HP_RETURN_IF_ERROR(CheckRoom(*device, "the net's parameters and their gradients", bytes, "; take a smaller net"));
   SweepParameters parameters;
   for (const ParamPlan& param : plan.params()) {
     const size_t count = param.block.count();
-    HP_ASSIGN_OR_RETURN(Buffer values, Buffer::Allocate(count * sizeof(float)));
-    HP_ASSIGN_OR_RETURN(Buffer gradient, Buffer::Allocate(count * sizeof(float)));
     const double inputs = std::max<double>(1, static_cast<double>(ColumnsOf(param.spec.shape)));
-    FillRandom({values.floats(), count}, static_cast<float>(std::sqrt(3 / inputs)));
-    parameters.packed_.push_back(std::make_unique<PackedParams>());
+    HP_ASSIGN_OR_RETURN(Buffer values, RandomNumbers(device, count, static_cast<float>(std::sqrt(3 / inputs))));
+    HP_ASSIGN_OR_RETURN(Buffer gradient, device->Allocate(count * sizeof(float)));
+    parameters.packed_.push_back(std::make_unique<PackedParams>(device->is_host() ? nullptr : device));
     parameters.views_.push_back({values.floats(), 1, parameters.packed_.back().get()});
     parameters.gradients_.push_back(gradient.floats());
     parameters.memory_.push_back(std::move(values));
@@ -47,44 +63,60 @@ StatusOr<SweepParameters> SweepParameters::Create(const NodePlan& plan) {
   return parameters;
 }
 
-StatusOr<std::unique_ptr<NetSweeper>> NetSweeper::Create(const NodePlan& plan, Backend* backend, int64_t rows,
-                                                         const SweepParameters& parameters) {
-  std::unique_ptr<NetSweeper> sweeper(new NetSweeper());
+StatusOr<std::unique_ptr<NetSweeper>> NetSweeper::Create(const NodePlan& plan, Device* device, Backend* backend,
+                                                         int64_t rows, const SweepParameters& parameters) {
+  std::unique_ptr<NetSweeper> sweeper(new NetSweeper(device));
   HP_ASSIGN_OR_RETURN(sweeper->net_, NodeNet::Create(plan, {.backend = backend}, rows));
-  const NodeNet& net = *sweeper->net_;
-  const MemoryRoom room = HostMemoryRoom();
-  const size_t bytes = net.arena_bytes() + net.scratch_bytes() + net.images_bytes();
-  if (bytes > static_cast<size_t>(room.bytes)) {
-    return InvalidArgument("%lld row(s) of the net need %s, %s %s", static_cast<long long>(rows),
-                           MegaBytes(bytes).c_str(), room.limit.c_str(),
-                           MegaBytes(static_cast<size_t>(room.bytes)).c_str());
-  }
-  HP_ASSIGN_OR_RETURN(sweeper->arena_, Buffer::Allocate(net.arena_bytes() + 64));
-  HP_ASSIGN_OR_RETURN(sweeper->scratch_, Buffer::Allocate(net.scratch_bytes() + 64));
-  HP_ASSIGN_OR_RETURN(sweeper->images_, Buffer::Allocate(net.images_bytes() + 64));
-  FillRandom({sweeper->images_.floats(), net.images_bytes() / sizeof(float)}, 1);
-  sweeper->labels_.assign(rows, 0);
+  HP_RETURN_IF_ERROR(sweeper->Allocate(rows));
   NetRun& run = sweeper->run_;
   run.arena = sweeper->arena_.data();
   run.scratch = sweeper->scratch_.data();
-  run.images = sweeper->images_.floats();
   run.params = parameters.views();
   run.gradients = parameters.gradients();
   run.batch.train = plan.graph().phase().train();
   run.batch.global_rows = rows;
-  run.batch.labels = run.batch.batch_labels = sweeper->labels_;
-  const std::span<const float> behind = net.LabelsBehind(run.images);
-  if (!behind.empty()) {
-    std::fill_n(run.images + (behind.data() - run.images), behind.size(), 0.0f);
-    run.batch.labels = behind;
-  }
+  HP_RETURN_IF_ERROR(sweeper->BringInputs());
   return sweeper;
 }
 
-void NetSweeper::Sweep(const OnPass& on_pass) {
+Status NetSweeper::Allocate(int64_t rows) {
+  const NodeNet& net = *net_;
+  HP_RETURN_IF_ERROR(CheckRoom(*device_, Format("%lld row(s) of the net", static_cast<long long>(rows)),
+                               net.arena_bytes() + net.scratch_bytes() + net.images_bytes(), ""));
+  HP_ASSIGN_OR_RETURN(arena_, device_->Allocate(net.arena_bytes() + 64));
+  HP_ASSIGN_OR_RETURN(scratch_, device_->Allocate(net.scratch_bytes() + 64));
+  HP_ASSIGN_OR_RETURN(images_, device_->AllocateHost(net.images_bytes() + 64));
+  FillRandom({images_.floats(), net.images_bytes() / sizeof(float)}, 1);
+  const std::span<const float> behind = net.LabelsBehind(images_.floats());
+  std::fill_n(images_.floats() + (behind.empty() ? 0 : behind.data() - images_.floats()), behind.size(), 0.0f);
+  labels_.assign(rows, 0);
+  if (device_->is_host()) return OkStatus();
+  BridgeNeeds needs;
+  needs.nets = {net_.get()};
+  needs.batch_rows = rows;
+  HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(needs, device_));
+  return OkStatus();
+}
+
+// A node with all layers has one segment.
+Status NetSweeper::BringInputs() {
+  if (bridge_) {
+    bridge_->BringInputs(0, *net_, 0, images_.floats(), labels_, 0, &run_);
+    return device_->Synchronize();
+  }
+  run_.images = images_.floats();
+  run_.batch.labels = run_.batch.batch_labels = labels_;
+  const std::span<const float> behind = net_->LabelsBehind(run_.images);
+  if (!behind.empty()) run_.batch.labels = behind;
+  return OkStatus();
+}
+
+Status NetSweeper::Sweep(const OnPass& on_pass) {
+  Status failure;
   const auto timed = [&](const NetStep& step, Pass pass, const auto& work) {
     const auto begin = std::chrono::steady_clock::now();
     work();
+    if (failure.ok()) failure = device_->Synchronize();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (on_pass) on_pass(step, pass, took.count());
   };
@@ -95,6 +127,7 @@ void NetSweeper::Sweep(const OnPass& on_pass) {
     timed(*step, Pass::kInputGradient, [&] { net_->InputGradient(*step, run_); });
     if (step->learns) timed(*step, Pass::kWeightGradient, [&] { net_->WeightGradient(*step, run_); });
   }
+  return failure;
 }
 
 }  // namespace hp

@@ -34,8 +34,8 @@ struct Passes {
 using TimesByLayer = std::map<std::string, Passes>;
 
 /// One sweep more. @param first of those that are timed.
-void AddSweep(NetSweeper* sweeper, bool first, TimesByLayer* times) {
-  sweeper->Sweep([&](const NetStep& step, Pass pass, double seconds) {
+Status AddSweep(NetSweeper* sweeper, bool first, TimesByLayer* times) {
+  return sweeper->Sweep([&](const NetStep& step, Pass pass, double seconds) {
     if (step.layer == nullptr) return;
     double& fastest = (*times)[step.layer->name()].seconds[static_cast<int>(pass)];
     fastest = first ? seconds : std::min(fastest, seconds);
@@ -88,7 +88,8 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   const StageLayout layout{{{true, {0}}}, std::vector<int>(net->layer_size(), 0), {}};
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, options.sample, layout));
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = options.sample}));
-  HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan));
+  const std::unique_ptr<Device> host = MakeHostDevice();
+  HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan, host.get()));
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
 
   ProfileConfig profile;
@@ -103,15 +104,16 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   for (int64_t rows = 1; rows <= most; rows *= kGrowth) {
     // The next number of rows takes about kGrowth times as long, twice: to warm up and to measure.
     if (rows > 1 && 2 * kGrowth * sweep > left) break;
-    StatusOr<std::unique_ptr<NetSweeper>> sweeper = NetSweeper::Create(plan, backend.get(), rows, parameters);
+    StatusOr<std::unique_ptr<NetSweeper>> sweeper =
+        NetSweeper::Create(plan, host.get(), backend.get(), rows, parameters);
     if (!sweeper.ok() && rows == 1) return sweeper.status();
     if (!sweeper.ok()) break;  // what fewer rows say will do
     const double begin = Now();
-    (*sweeper)->Sweep({});
+    HP_RETURN_IF_ERROR((*sweeper)->Sweep({}));
     TimesByLayer times;
     for (int n = 0; n < kMostSweeps; ++n) {
       const double sweep_begin = Now();
-      AddSweep(sweeper->get(), n == 0, &times);
+      HP_RETURN_IF_ERROR(AddSweep(sweeper->get(), n == 0, &times));
       sweep = Now() - sweep_begin;
       if (Now() - begin + (1 + 2 * kGrowth) * sweep > left) break;
     }

@@ -15,8 +15,8 @@ namespace {
 /// Seconds of all timed sweeps, by layer; of steps that are no layer's under an empty name.
 using SecondsByLayer = std::map<std::string, TimedLayer>;
 
-void TimedSweep(NetSweeper* sweeper, SecondsByLayer* times) {
-  sweeper->Sweep([&](const NetStep& step, Pass pass, double seconds) {
+Status TimedSweep(NetSweeper* sweeper, SecondsByLayer* times) {
+  return sweeper->Sweep([&](const NetStep& step, Pass pass, double seconds) {
     if (pass == Pass::kInputGradient && !step.backward) return;
     TimedLayer& layer = (*times)[step.layer != nullptr ? step.layer->name() : std::string()];
     (pass == Pass::kForward ? layer.forward_s : layer.backward_s) += seconds;
@@ -25,8 +25,8 @@ void TimedSweep(NetSweeper* sweeper, SecondsByLayer* times) {
 
 }  // namespace
 
-StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::NetParameter>& net,
-                                          const TimeNetOptions& options) {
+StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::NetParameter>& net, Device* device,
+                                          Backend* backend, const TimeNetOptions& options) {
   const int threads = options.threads > 0 ? options.threads : AvailableCores();
   HP_RETURN_IF_ERROR(TakeComputeThreads(threads, Format("the net needs %d threads", threads)));
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net, options.phase));
@@ -34,15 +34,14 @@ StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::Net
   const StageLayout layout{{{true, {0}}}, std::vector<int>(net->layer_size(), 0), {}};
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, options.sample, layout));
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = options.sample}));
-  HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan, device));
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetSweeper> sweeper,
-                      NetSweeper::Create(plan, backend.get(), graph->batch_size(), parameters));
-  sweeper->Sweep({});
+                      NetSweeper::Create(plan, device, backend, graph->batch_size(), parameters));
+  HP_RETURN_IF_ERROR(sweeper->Sweep({}));
   SecondsByLayer times;
   for (int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
     const auto begin = std::chrono::steady_clock::now();
-    TimedSweep(sweeper.get(), &times);
+    HP_RETURN_IF_ERROR(TimedSweep(sweeper.get(), &times));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (options.on_iteration) options.on_iteration(iteration, took.count());
   }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "backend/backend.h"
 #include "base/sample_shape.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
+#include "tensor/device.h"
 
 #include <cstdint>
 #include <functional>
@@ -28,10 +30,11 @@ struct TimedLayer {
 };
 
 /// Runs forward and backward passes of the whole net with random values, without reading data and without updates, as
-/// `caffe time` does, and times each layer, on this host's processors. Blocks; main thread.
+/// `caffe time` does, and times each layer. On a GPU each pass waits for the one before, with no overlap and no
+/// recordings, so that times add up to more than a training takes. Blocks; main thread.
 /// @return in the order of the layers, without sources; kInvalidArgument: a fault of the net, or it needs more memory
-/// than the host has free.
-StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::NetParameter>& net,
-                                          const TimeNetOptions& options);
+/// than the host has free; kResourceExhausted, kInternal: the device is out of memory, or failed.
+StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::NetParameter>& net, Device* device,
+                                          Backend* backend, const TimeNetOptions& options);
 
 }  // namespace hp
