@@ -1,5 +1,6 @@
 #include "commands/net_sweeper.h"
 
+#include "base/format.h"
 #include "base/memory_room.h"
 #include "solvers/param_store.h"
 
