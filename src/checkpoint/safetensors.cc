@@ -3,6 +3,7 @@
 // there, exact up to 2^53 and so for every offset that a disk has.
 #include "checkpoint/safetensors.h"
 
+#include "base/bfloat16.h"
 #include "base/format.h"
 #include "base/input_file.h"
 #include "base/pending_file.h"
@@ -43,8 +44,6 @@ int64_t ElementBytes(std::string_view dtype) {
       std::find_if(std::begin(kTypes), std::end(kTypes), [dtype](const auto& type) { return type.first == dtype; });
   return found == std::end(kTypes) ? 0 : found->second;
 }
-
-float FromBFloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 float FromFloat16(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;

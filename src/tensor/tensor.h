@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/element_type.h"
 #include "base/shape.h"
 
 #include <cassert>
@@ -7,12 +8,6 @@
 #include <cstdint>
 
 namespace hp {
-
-/// How one element is stored. The 16-bit types occur only on GPUs, between ops: files, the network, parameters and
-/// their gradients are float32.
-enum class ElementType : uint8_t { kFloat32, kBFloat16, kFloat16 };
-
-constexpr size_t BytesOf(ElementType element) { return element == ElementType::kFloat32 ? 4 : 2; }
 
 /// Shape, memory layout and element type of a tensor. Elements are stored as [N][C/block][spatial][block], without
 /// padding, so every layout of a shape takes equally many bytes:
@@ -30,7 +25,7 @@ struct TensorDesc {
   size_t bytes() const { return static_cast<size_t>(count()) * BytesOf(element); }
   /// Whether elements are in row-major NCHW order by the desc alone.
   bool dense() const { return channel_block == 1 || shape.rank() < 3; }
-  /// Whether its memory is as in files and on the network: dense float32.
+  /// Whether its memory is as in files: dense float32.
   bool plain() const { return dense() && element == ElementType::kFloat32; }
   bool operator==(const TensorDesc&) const = default;
 };

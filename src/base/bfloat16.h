@@ -1,0 +1,20 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace hp {
+
+// bfloat16 on the host: the upper half of a float32. Pure; any thread. Without branches, so that loops over them are
+// vectorized.
+
+inline float FromBFloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+/// The nearest one; of two that are equally near that with an even last digit. What is no number stays none.
+inline uint16_t ToBFloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
+}
+
+}  // namespace hp
