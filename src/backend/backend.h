@@ -342,10 +342,16 @@ class Backend {
   /// One input, `ways` outputs equal to it, for which the memory plan uses the input's memory where it can (Forward
   /// then does nothing). BackwardInput adds the gradients of the outputs in order; a null one counts as zero.
   virtual StatusOr<OpPtr> Split(int ways, const Descs& in) = 0;
-  /// Stands where a tensor leaves the node. Forward: the input in dense NCHW and float32. BackwardInput: the sum of
-  /// d_out[0..parts), dense float32, one from each reader (null counts as zero), added in order, in the input's layout
-  /// and element type.
-  virtual StatusOr<OpPtr> Export(int parts, const Descs& in) = 0;
+  /// Stands where a tensor leaves the node. Forward: the input in dense NCHW, its elements rounded to `element`:
+  /// float32, or bfloat16. BackwardInput: the sum, in float32, of d_out[0..parts), of the form of the output, one from
+  /// each reader (null counts as zero), added in order, in the input's layout and element type.
+  virtual StatusOr<OpPtr> Export(int parts, ElementType element, const Descs& in) = 0;
+  /// Stands where a bfloat16 tensor lands. Forward: the input, dense, in float32. BackwardInput: the output's gradient
+  /// rounded.
+  virtual StatusOr<OpPtr> Import(const Descs& in) = 0;
+  /// The input in its own layout, its elements as `element`, bfloat16, has them. The gradient is the output's, and may
+  /// lie in its memory.
+  virtual StatusOr<OpPtr> Round(ElementType element, const Descs& in) = 0;
   /// Output i is channels (axis 1) `channels[i]` of the input, a dense float32 tensor, dense. BackwardInput puts the
   /// outputs' gradients in their places; channels of no output, and those whose gradient is null, get zero.
   /// @param channels ranges that do not overlap.

@@ -67,7 +67,8 @@ StatusOr<int> NodeNetBuilder::Plain(int tensor) {
   step.name = "dense " + net_->tensors_[tensor].name;
   step.in = {tensor};
   step.segment = available_[tensor];
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Export(1, {net_->tensors_[tensor].desc}));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op,
+                      context_.backend->Export(1, ElementType::kFloat32, {net_->tensors_[tensor].desc}));
   step.op = std::move(op);
   const int out = AddTensor(step.name, {net_->tensors_[tensor].desc.shape, 1}, -1, step.segment);
   step.out = {out};
@@ -133,7 +134,7 @@ Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePie
   step.in = {source};
   step.segment = available_[source];
   const int readers = std::max<int>(1, static_cast<int>(info.pieces.size()));
-  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, {desc}));
+  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, ElementType::kFloat32, {desc}));
   const int shared = net_->tensors_[source].value;
   step.forward = !desc.plain() || net_->buffers_[shared].kind == NetBuffer::kImages;
   const int value = step.forward ? -1 : shared;

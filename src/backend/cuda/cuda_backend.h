@@ -61,7 +61,9 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> ElementLoss(const ElementLossDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> ContrastiveLoss(const ContrastiveLossDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
-  StatusOr<OpPtr> Export(int parts, const Descs& in) override;
+  StatusOr<OpPtr> Export(int parts, ElementType element, const Descs& in) override;
+  StatusOr<OpPtr> Import(const Descs& in) override;
+  StatusOr<OpPtr> Round(ElementType element, const Descs& in) override;
   StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;
   StatusOr<OpPtr> Sum(bool bias, const Descs& in) override;
 

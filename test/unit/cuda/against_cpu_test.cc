@@ -184,7 +184,9 @@ StatusOr<Backend::OpPtr> Embed(Backend& backend, const Backend::Descs& in) {
   return backend.Embed({.rows = 11, .num_output = 9}, in);
 }
 StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
-StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
+StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) {
+  return backend.Export(1, ElementType::kFloat32, in);
+}
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
   return backend.Flatten(Shape{in[0].shape[0], in[0].shape.count(1)}, in);
 }
