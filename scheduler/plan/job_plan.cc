@@ -26,6 +26,7 @@ StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParame
   }
   HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(net));
   layout.split_of_layer = table.SplitOfLayers(net);
+  layout.wire = table.wire();
   return layout;
 }
 

@@ -13,6 +13,11 @@
 
 namespace hp {
 
+/// What `wire_precision` is to the nets of the nodes. @param precision FP32 or BF16.
+inline ElementType WireElement(RoutingTableConfig::Precision precision) {
+  return precision == RoutingTableConfig::BF16 ? ElementType::kBFloat16 : ElementType::kFloat32;
+}
+
 /// A stage of the table: a set of layers placed together.
 struct StageInfo {
   std::string name;         ///< as written; "stage N" if it has none
@@ -94,6 +99,8 @@ class RoutingTable {
   Rank snapshot_copier() const { return snapshot_copier_; }
   /// The nodes that write snapshots: the first one and its copier.
   std::vector<Rank> snapshot_writers() const;
+  /// As what activations and their gradients cross between nodes.
+  ElementType wire() const { return WireElement(config_.wire_precision()); }
   /// Whether the job has a LossScaler.
   bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
   /// Samples of the global batch, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.

@@ -35,6 +35,7 @@ class StructureCheck {
   std::vector<std::string> Run() {
     CheckJob();
     CheckLossScaling();
+    CheckWire();
     CheckStaleness();
     CheckStages();
     CheckServers();
@@ -109,6 +110,12 @@ class StructureCheck {
       Add(Format("loss_scaling has growth_interval: %d; expected 0 (it never grows) or more",
                  scaling.growth_interval()));
     }
+  }
+
+  void CheckWire() {
+    const RoutingTableConfig::Precision wire = config_.wire_precision();
+    if (wire == RoutingTableConfig::FP32 || wire == RoutingTableConfig::BF16) return;
+    Add(Format("wire_precision is %s; expected FP32 or BF16", RoutingTableConfig::Precision_Name(wire).c_str()));
   }
 
   void CheckStaleness() {

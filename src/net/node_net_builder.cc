@@ -357,8 +357,9 @@ void NodeNetBuilder::AssignGradients() {
     bool alias = info.gradient_in_place;
     if (info.kind == StepInfo::kExport) {
       for (const EdgePiece& piece : info.pieces) step.out_gradient.push_back(GradientOf(piece, info.edge, step.out[0]));
-      alias = in_desc.plain() && info.pieces.size() == 1;
-    } else if (info.kind == StepInfo::kScatter) {
+      const bool same = tensors[step.out[0]].desc.element == ElementType::kFloat32;
+      alias = in_desc.plain() && same && info.pieces.size() == 1;
+    } else if (info.kind == StepInfo::kScatter && info.edge >= 0) {
       for (size_t i = 0; i < info.pieces.size(); ++i) {
         step.out_gradient.push_back(info.pieces[i].gradient ? GradientOf(info.pieces[i], info.edge, step.out[i]) : -1);
       }

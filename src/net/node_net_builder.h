@@ -26,13 +26,14 @@ class NodeNetBuilder {
   };
   /// What the builder must remember of a step beyond NetStep.
   struct StepInfo {
-    enum Kind { kLayer, kDense, kConcat, kSplit, kExport, kScatter } kind = kLayer;
+    enum Kind { kLayer, kDense, kConcat, kSplit, kRound, kExport, kScatter, kImport } kind = kLayer;
     bool in_place = false;               // output 0 shares its value with input 0
     bool gradient_in_place = false;      // and its gradient
     std::vector<bool> wants = {};        // by input: whether its gradient is to be computed
     const LayerPlan* plan = nullptr;     // kLayer
     int edge = -1;                       // kExport, kScatter
     std::vector<EdgePiece> pieces = {};  // kExport: that have a gradient; kScatter: all, one for each output
+    int reader = -1;                     // kExport: of a scattered tensor's piece its reader; -1: all read the same
   };
 
   Status AddLayer(const LayerPlan& plan);
@@ -54,6 +55,8 @@ class NodeNetBuilder {
   Status AddKept();
   bool IsKept(int blob) const { return std::find(kept_.begin(), kept_.end(), blob) != kept_.end(); }
   Status AddExports(int blob);
+  Status AddRound(int blob);
+  StatusOr<int> Import(int tensor);
   Status AddExport(int edge, int source, const std::vector<EdgePiece>& pieces);
   Status AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces);
   bool IsSum(const NetStep& step) const;

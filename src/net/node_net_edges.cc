@@ -20,7 +20,8 @@ StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
       const TensorDesc desc = net_->tensors_[own].desc;
       parts.push_back(AddTensor(name, desc, net_->tensors_[own].value, std::max(available, available_[own])));
       for (size_t s = 0; s < info_.size(); ++s) {
-        const bool broadcasts = info_[s].kind == StepInfo::kExport && info_[s].edge == edge_index;
+        const StepInfo& info = info_[s];
+        const bool broadcasts = info.kind == StepInfo::kExport && info.edge == edge_index && info.reader < 0;
         if (broadcasts) net_->steps_[s].out.push_back(parts.back());
       }
       own_.emplace(edge_index, parts.back());
@@ -28,12 +29,31 @@ StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
       const Shape& whole = shapes_[edge.blob];
       const Shape shape = whole.rank() > 1 ? whole.With(1, piece.channels.size()) : whole;
       const std::string name = graph_.blobs()[edge.blob].name + "[" + std::to_string(piece.writer) + "]";
-      parts.push_back(AddTensor(name, {shape, 1}, -1, available));
+      parts.push_back(AddTensor(name, {shape, 1, edge.element}, -1, available));
       landings_.push_back({edge_index, piece.writer, parts.back()});
     }
   }
+  for (int& part : parts) {
+    HP_ASSIGN_OR_RETURN(part, Import(part));
+  }
   gathered_[edge_index] = parts;
   return parts;
+}
+
+// What crossed in 16 bits, in float32.
+StatusOr<int> NodeNetBuilder::Import(int tensor) {
+  const TensorDesc desc = net_->tensors_[tensor].desc;
+  if (desc.element == ElementType::kFloat32) return tensor;
+  NetStep step;
+  step.name = "import " + net_->tensors_[tensor].name;
+  step.in = {tensor};
+  step.segment = available_[tensor];
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Import({desc}));
+  step.op = std::move(op);
+  const int out = AddTensor(step.name, {desc.shape, 1}, -1, step.segment);
+  step.out = {out};
+  AddStep(std::move(step), {.kind = StepInfo::kImport});
+  return out;
 }
 
 StatusOr<int> NodeNetBuilder::GatherWhole(int edge) {
@@ -105,9 +125,30 @@ Status NodeNetBuilder::AddKept() {
   return OkStatus();
 }
 
+// Layers that read a blob on its own node read it as it crosses to others.
+Status NodeNetBuilder::AddRound(int blob) {
+  const ElementType element = placement_.ElementAt(blob);
+  const std::vector<int>& readers = graph_.blobs()[blob].consumers;
+  const bool read_here =
+      std::any_of(readers.begin(), readers.end(), [&](int layer) { return placement_.ReadsLocally(layer, blob); });
+  if (element == ElementType::kFloat32 || !read_here) return OkStatus();
+  const int source = local_.at(blob);
+  NetStep step;
+  step.name = "round " + graph_.blobs()[blob].name;
+  step.in = {source};
+  step.segment = available_[source];
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Round(element, {net_->tensors_[source].desc}));
+  step.op = std::move(op);
+  local_[blob] = AddTensor(step.name, step.op->outputs()[0], -1, step.segment);
+  step.out = {local_[blob]};
+  AddStep(std::move(step), {.kind = StepInfo::kRound, .gradient_in_place = true});
+  return OkStatus();
+}
+
 // Where a blob leaves this node, or changes its layout on it, a step of our own stands for each edge.
 Status NodeNetBuilder::AddExports(int blob) {
   if (!local_.contains(blob)) return OkStatus();
+  HP_RETURN_IF_ERROR(AddRound(blob));
   for (int e = 0; e < static_cast<int>(placement_.edges().size()); ++e) {
     const Edge& edge = placement_.edges()[e];
     if (edge.blob != blob) continue;
@@ -121,11 +162,12 @@ Status NodeNetBuilder::AddExports(int blob) {
   return OkStatus();
 }
 
-// All readers get the same: an export makes the tensor dense and float32 (nothing to do if it is) and, on the way back,
-// adds up the gradients of all readers in the order of their ranks. Images lie in the reader's memory, which is not the
-// transport's and is another for each micro-batch: they are copied.
+// All readers get the same: an export makes the tensor dense and of the wire's type (nothing to do if it is) and, on
+// the way back, adds up the gradients of all readers in the order of their ranks. Images lie in the reader's memory,
+// which is not the transport's and is another for each micro-batch: they are copied.
 Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePiece>& pieces) {
   const TensorDesc desc = net_->tensors_[source].desc;
+  const ElementType element = placement_.edges()[edge].element;
   StepInfo info{.kind = StepInfo::kExport, .edge = edge};
   std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(info.pieces),
                [](const EdgePiece& piece) { return piece.gradient; });
@@ -134,21 +176,23 @@ Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePie
   step.in = {source};
   step.segment = available_[source];
   const int readers = std::max<int>(1, static_cast<int>(info.pieces.size()));
-  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, ElementType::kFloat32, {desc}));
+  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, element, {desc}));
   const int shared = net_->tensors_[source].value;
-  step.forward = !desc.plain() || net_->buffers_[shared].kind == NetBuffer::kImages;
+  step.forward = !desc.plain() || element != ElementType::kFloat32 || net_->buffers_[shared].kind == NetBuffer::kImages;
   const int value = step.forward ? -1 : shared;
-  exported_[edge] = AddTensor(step.name, {desc.shape, 1}, value, step.segment);
+  exported_[edge] = AddTensor(step.name, {desc.shape, 1, element}, value, step.segment);
   step.out = {exported_[edge]};
   AddStep(std::move(step), std::move(info));
   return OkStatus();
 }
 
 // Each reader gets channels of its own: a scatter copies them into dense tensors and, on the way back, puts their
-// gradients side by side.
+// gradients side by side. In 16 bits an export stands behind each.
 Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces) {
   HP_ASSIGN_OR_RETURN(const int dense, Plain(source));
   const int blob = placement_.edges()[edge].blob;
+  const ElementType element = placement_.edges()[edge].element;
+  const bool rounds = element != ElementType::kFloat32;
   const int64_t first = placement_.ChannelsOn(blob, plan_.distinct_part(placement_.edges()[edge].from_stage)).begin;
   NetStep step;
   step.name = "scatter " + graph_.blobs()[blob].name;
@@ -163,7 +207,21 @@ Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePi
     step.out.push_back(AddTensor(step.name, step.op->outputs()[i], -1, step.segment));
     if (plan_.IsLocal(placement_.edges()[edge], pieces[i])) exported_[edge] = step.out.back();
   }
-  AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = edge, .pieces = pieces});
+  const std::vector<int> outs = step.out;
+  AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = rounds ? -1 : edge, .pieces = pieces});
+  for (size_t i = 0; rounds && i < pieces.size(); ++i) {
+    NetStep out;
+    out.name = "export " + graph_.blobs()[blob].name;
+    out.in = {outs[i]};
+    out.segment = available_[outs[i]];
+    const TensorDesc desc = net_->tensors_[outs[i]].desc;
+    HP_ASSIGN_OR_RETURN(out.op, context_.backend->Export(1, element, {desc}));
+    out.out = {AddTensor(out.name, {desc.shape, 1, element}, -1, out.segment)};
+    if (plan_.IsLocal(placement_.edges()[edge], pieces[i])) exported_[edge] = out.out[0];
+    StepInfo info{.kind = StepInfo::kExport, .edge = edge, .reader = pieces[i].reader};
+    if (pieces[i].gradient) info.pieces = {pieces[i]};
+    AddStep(std::move(out), std::move(info));
+  }
   return OkStatus();
 }
 
@@ -178,7 +236,7 @@ int NodeNetBuilder::GradientOf(const EdgePiece& piece, int edge, int tensor) {
 int NodeNetBuilder::PortBuffer(const PortPlan& port) const {
   const bool leaves = port.landing == port.gradient;
   for (size_t s = 0; leaves && s < net_->steps_.size(); ++s) {
-    if (info_[s].edge != port.edge) continue;
+    if (info_[s].edge != port.edge || (info_[s].reader >= 0 && info_[s].reader != port.part)) continue;
     const NetStep& step = net_->steps_[s];
     if (info_[s].kind == StepInfo::kExport && !port.gradient) return net_->tensors_[step.out[0]].value;
     const auto& pieces = info_[s].pieces;

@@ -208,6 +208,22 @@ ClusterSpec Scaled(ClusterSpec table, double initial, int growth_interval) {
 }
 
 /// GPUs read the scale from their memory, where every replay of a segment finds that of its iteration.
+/// What crosses is rounded alike by CPUs and GPUs.
+TEST_F(GpuContractTest, Bfloat16OnTheWire) {
+  const std::string solver = Solver("", false, 3);
+  ClusterSpec table = Split({{"ip2", SplitConfig::INPUTS}}, Table(2, {2}, 3, 1, false), true);
+  table.wire_precision = RoutingTableConfig::BF16;
+  const ClusterResult reference = TrainCluster(table, solver);
+  ASSERT_TRUE(reference.status.ok()) << reference.status;
+  for (const Where where : {kEverywhere, kOddNodes}) {
+    const ClusterResult result = TrainCluster(OnGpus(where, table), solver);
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    for (const auto& [name, values] : reference.params) {
+      EXPECT_LT(RelativeDifference(result.params.at(name), values), 2e-3) << name;
+    }
+  }
+}
+
 TEST_F(GpuContractTest, GrowingLossScale) {
   Check(Solver(""), {Scaled(OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), 4, 2),
                      Scaled(OnGpus(kOddNodes, Table(2, {2}, 3, 1, false)), 4, 2)});

@@ -70,6 +70,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   config.set_micro_batches(spec.micro_batches);
   if (spec.staleness != 0) config.set_staleness(spec.staleness);
   config.set_precision(spec.precision);
+  if (spec.wire_precision != RoutingTableConfig::FP32) config.set_wire_precision(spec.wire_precision);
   config.mutable_transport()->set_device_copies(spec.device_copies);
   if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;
   auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind,

@@ -63,7 +63,7 @@ struct ClusterSpec {
   TransportConfig::DeviceCopies device_copies = TransportConfig::ON;
   /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
-  Precision precision = RoutingTableConfig::FP32;
+  Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
   std::optional<LossScaling> loss_scaling;
   const LayerTypes* layer_types = &LayerTypes::BuiltIn();
   const OpFactories* op_factories = &OpFactories::BuiltIn();

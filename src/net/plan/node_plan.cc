@@ -140,7 +140,7 @@ void NodePlan::AddPort(PortPlan port, const EdgePiece& piece) {
   port.channel = static_cast<uint32_t>(port.edge) * 2 + (port.gradient ? 1 : 0);
   Shape shape = shapes_[edge.blob];
   if (shape.rank() > 1) shape = shape.With(1, piece.channels.size());
-  port.row_bytes = shape.count(1) * static_cast<int64_t>(sizeof(float));
+  port.row_bytes = shape.count(1) * static_cast<int64_t>(BytesOf(edge.element));
   const std::vector<Rank>& ranks = placement_->layout().stages[other_stage].ranks;
   port.peers = data_parallel(other_stage) ? ranks : std::vector<Rank>{ranks[port.part]};
   ports_.push_back(port);

@@ -209,7 +209,22 @@ void Placement::AddEdge(int blob, int to_stage, Layout need, const std::vector<i
     edge.reads.push_back(runs && !nothing);
   }
   edge.gradient.assign(parts, false);
+  edge.element = ElementOf(edge);
   edges_.push_back(std::move(edge));
+}
+
+ElementType Placement::ElementOf(const Edge& edge) const {
+  const GraphLayer& producer = graph_->layers()[graph_->blobs()[edge.blob].producer];
+  const bool numbers = producer.piece == GraphLayer::kClasses || producer.piece == GraphLayer::kMerged;
+  const bool whole = edge.summed() || numbers || producer.is_statistic() || edge.local();
+  return whole ? ElementType::kFloat32 : layout_.wire;
+}
+
+ElementType Placement::ElementAt(int blob) const {
+  const bool rounded = std::any_of(edges_.begin(), edges_.end(), [blob](const Edge& edge) {
+    return edge.blob == blob && edge.element != ElementType::kFloat32;
+  });
+  return rounded ? layout_.wire : ElementType::kFloat32;
 }
 
 Range Placement::PieceOf(const Edge& edge, int writer, int reader) const {

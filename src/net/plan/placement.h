@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/block.h"
+#include "base/element_type.h"
 #include "base/range.h"
 #include "base/rank.h"
 #include "base/sample_shape.h"
@@ -34,8 +35,9 @@ struct StageLayout {
     bool sharded() const { return !data_parallel && parts() > 1; }
   };
   std::vector<Stage> stages;
-  std::vector<int> stage_of_layer;         ///< by index among the layers of the unfiltered prototxt
-  std::vector<LayerSplit> split_of_layer;  ///< likewise; empty: all by outputs
+  std::vector<int> stage_of_layer;           ///< by index among the layers of the unfiltered prototxt
+  std::vector<LayerSplit> split_of_layer;    ///< likewise; empty: all by outputs
+  ElementType wire = ElementType::kFloat32;  ///< of activations and their gradients on the network (Edge::element)
 
   /// Of layer `order` of the unfiltered prototxt.
   LayerSplit SplitOf(int order) const { return split_of_layer.empty() ? LayerSplit::kOutputs : split_of_layer[order]; }
@@ -72,6 +74,10 @@ struct Edge {
   int from_stage = 0, to_stage = 0;                   ///< equal: within an FC stage
   Layout from = Layout::kWhole, to = Layout::kWhole;  ///< how its writers have it and its readers then have it
   std::vector<bool> reads, gradient;  ///< by part of to_stage: whether it reads, and whether it sends a gradient back
+  /// As its pieces and their gradients cross, each rounded once, by who makes it; all readers get that, the one on the
+  /// writer's node too. StageLayout::wire, but for addends, which are rounded when they are a sum, and for the numbers
+  /// that shards tell each other of their classes.
+  ElementType element = ElementType::kFloat32;
 
   bool within_stage() const { return from_stage == to_stage; }
   /// Whether the pieces of a reader are addends of the same channels; else they lie side by side.
@@ -112,6 +118,8 @@ class Placement {
   Layout layout_of(int blob) const { return layout_of_[blob]; }
   /// Whether the layer reads `bottom` (a blob) as it lies on its own node, and not by an edge.
   bool ReadsLocally(int layer, int bottom) const;
+  /// As the layers of its own stage read a blob that has other readers: what crosses is rounded for these as well.
+  ElementType ElementAt(int blob) const;
   /// What crosses an edge to one reader, by writer, and from one writer, by reader.
   std::vector<EdgePiece> PiecesTo(const Edge& edge, int reader) const;
   std::vector<EdgePiece> PiecesFrom(const Edge& edge, int writer) const;
@@ -135,6 +143,7 @@ class Placement {
   Status PlaceLayers();
   void FindEdges();
   void AddEdge(int blob, int to_stage, Layout need, const std::vector<int>& consumers);
+  ElementType ElementOf(const Edge& edge) const;
   void FindLevels();
   void FollowGradients();
   void FollowBlob(int blob);

@@ -17,7 +17,7 @@ struct PortPlan {
   bool landing = false;   ///< it arrives here; else it leaves from here
   bool gradient = false;  ///< a gradient on its way back; else a value
   int segment = 0;  ///< landing: this segment's task needs it; leaving: it is final when this segment's task is done
-  int64_t row_bytes = 0;         ///< bytes of one sample: dense, row-major float32
+  int64_t row_bytes = 0;         ///< bytes of one sample: dense, row-major, of Edge::element
   std::vector<Rank> peers = {};  ///< one, or where they are replicas all of them, which micro-batches go to in turn
 
   /// The node that it comes from or goes to. @param turn of the micro-batch, among all of its clock and phase.

@@ -167,10 +167,11 @@ std::ostream& operator<<(std::ostream& out, const Traffic& traffic) {
   return out << traffic.sent << " sent, " << traffic.received << " received";
 }
 
-Traffic TrafficOf(const NodeNet& net) {
+/// @param unit bytes.
+Traffic TrafficOf(const NodeNet& net, int64_t unit = sizeof(float)) {
   Traffic traffic;
   for (const PortPlan& port : net.plan().ports()) {
-    (port.landing ? traffic.received : traffic.sent) += port.row_bytes / static_cast<int64_t>(sizeof(float));
+    (port.landing ? traffic.received : traffic.sent) += port.row_bytes / unit;
   }
   return traffic;
 }
@@ -199,6 +200,28 @@ TEST(NodeNet, SplitsAndBoundariesCostWhatTheFormulasSay) {
   EXPECT_EQ(other(scattered),
             (Traffic{kBoundary / 2 + kBoundary + kN1 + kN2 + kSaid, kBoundary / 2 + kBoundary + kN1 + kN2 + kSaid}));
   for (const PlacedNet* net : {&outputs, &alternating, &last, &scattered}) ExpectPortsMatch(*net);
+}
+
+// Not of addends, nor of what shards say of their classes. What lands is made float32 by a step of its own.
+TEST(NodeNet, Bfloat16OnTheWireHalvesWhatCrosses) {
+  constexpr int64_t kBoundary = 54, kN1 = 50, kN2 = 30, kSaid = 3;  // numbers of pool1, ip1, ip2, as above
+  StageLayout layout = Layout(1, {2}, {kIp1});
+  layout.wire = ElementType::kBFloat16;
+  const auto expect = [](const PlacedNet& net, int64_t conv_numbers, int64_t numbers, int64_t floats) {
+    EXPECT_EQ(TrafficOf(*net.MakeNet(0, 0, kRows), 1), (Traffic{2 * conv_numbers, 2 * conv_numbers}));
+    const int64_t bytes = 2 * numbers + 4 * floats;
+    EXPECT_EQ(TrafficOf(*net.MakeNet(1, 1, kRows), 1), (Traffic{bytes, bytes}));
+    for (const int stage : {0, 1}) {
+      const auto node = net.MakeNet(stage, 0, kRows);
+      for (int i = 0; i < static_cast<int>(node->plan().ports().size()); ++i) {
+        EXPECT_EQ(Bytes(*node, i), static_cast<size_t>(node->plan().ports()[i].row_bytes) * kRows);
+      }
+    }
+  };
+  expect(PlacedNet(SmallNet(), layout), 2 * kBoundary, kBoundary + kN1 + kN2, kSaid);
+  expect(PlacedNet(SmallNet(), Splits(layout, {{kIp2, LayerSplit::kInputs}})), 2 * kBoundary, kBoundary + kN2,
+         kN2 + kSaid);
+  expect(PlacedNet(SmallNet(), Scattered(layout, 1)), kBoundary, kBoundary / 2 + kBoundary + kN1 + kN2, kSaid);
 }
 
 TEST(NodeNet, ParametersLieOnceWhateverTheSplits) {

@@ -1,0 +1,124 @@
+// wire_precision: BF16. What crosses is rounded once, by who makes it, and read so by all: results are near those of
+// float32, and stages, not nodes, decide what they are.
+#include "test/cluster/contract_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+namespace hp::test {
+namespace {
+
+ClusterSpec Rounded(ClusterSpec table) {
+  table.wire_precision = RoutingTableConfig::BF16;
+  return table;
+}
+
+/// The largest relative difference of a parameter.
+double Difference(const ClusterResult& a, const ClusterResult& b) {
+  double largest = 0;
+  for (const auto& [name, values] : b.params)
+    largest = std::max(largest, RelativeDifference(a.params.at(name), values));
+  return largest;
+}
+
+class WireContractTest : public ContractTest {
+ protected:
+  static ClusterResult Train(const ClusterSpec& table, const std::string& solver) {
+    ClusterResult result = TrainCluster(table, solver);
+    EXPECT_TRUE(result.status.ok()) << Describe(table) << ": " << result.status;
+    return result;
+  }
+};
+
+/// Few iterations, since roundings grow with each, by the units of a ReLU or a pooling window that they decide.
+TEST_F(WireContractTest, ResultsAreNearThoseOfFloat32) {
+  const std::string solver = Solver("", false, 4);
+  const ClusterResult reference = Train({}, solver);
+  for (const ClusterSpec& table :
+       {Table(1, {1}, 3, 0, false), Table(2, {2}, 3, 1, true), Table(3, {1, 2}, 2, 0, false),
+        Split({{"ip1", SplitConfig::INPUTS}, {"ip2", SplitConfig::NONE}}, Table(2, {3}, 2, 0, false)),
+        Split({{"ip2", SplitConfig::INPUTS}}, Table(2, {2}, 3, 1, false), true)}) {
+    SCOPED_TRACE(Describe(table));
+    const ClusterResult result = Train(Rounded(table), solver);
+    for (const auto& [name, values] : reference.params) {
+      const double difference = RelativeDifference(result.params.at(name), values);
+      EXPECT_LT(difference, name.ends_with(".1") ? 0.15 : 0.03) << name;
+      EXPECT_GT(difference, 0) << name << ": nothing was rounded";
+    }
+    for (const auto& [clock, loss] : reference.losses) EXPECT_NEAR(result.losses.at(clock), loss, 0.02 * loss);
+  }
+}
+
+/// Sums in another order change a last digit, and so here and there what a number is rounded to: far less than the
+/// rounding itself.
+TEST_F(WireContractTest, TheNumberOfReplicasAndShardsChangesNothing) {
+  const std::string solver = Solver("", false, 3);
+  const ClusterResult plain = Train(Table(1, {1}, 2, 0, false), solver),
+                      one = Train(Rounded(Table(1, {1}, 2, 0, false)), solver);
+  const double rounding = Difference(one, plain);
+  EXPECT_GT(rounding, 1e-4);
+  for (const ClusterSpec& table : {Table(3, {1}, 2, 1, true), Table(2, {1}, 3, 0, false)}) {
+    SCOPED_TRACE(Describe(table));
+    EXPECT_LT(Difference(Train(Rounded(table), solver), one), 0.2 * rounding);
+  }
+}
+
+/// Two stages on one node send each other nothing; what they read is rounded all the same.
+TEST_F(WireContractTest, WhichNodeHasAStageChangesNoBit) {
+  const std::string solver = Solver("", false, 6);
+  ClusterSpec apart;
+  apart.stages = {{"kind: CONV to_layer: 'relu1'", 1},
+                  {"kind: CONV from_layer: 'pool1' to_layer: 'pool2'", 1},
+                  {"kind: FC from_layer: 'ip1'", 2}};
+  apart.micro_batches = 3;
+  ClusterSpec together = apart;
+  together.stages[1].on = {0};
+  together.stages[2].on = {0};
+  const ClusterResult a = Train(Rounded(apart), solver), b = Train(Rounded(together), solver);
+  EXPECT_EQ(a.params, b.params);
+  EXPECT_GT(Difference(a, Train(apart, solver)), 1e-4);
+}
+
+/// A blob that crosses and is read on its own node as well: "conv1" by relu2's stage and by its own.
+TEST_F(WireContractTest, ReadersOnTheWritersNodeReadWhatCrosses) {
+  const std::string net =
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 8 "
+      "kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'conv2' type: 'Convolution' bottom: 'conv1' top: 'conv2' convolution_param { num_output: 8 "
+      "kernel_size: 3 pad: 1 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'sum' type: 'Eltwise' bottom: 'conv1' bottom: 'conv2' top: 'sum' }\n"
+      "layer { name: 'relu' type: 'ReLU' bottom: 'sum' top: 'sum' }\n"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'sum' top: 'ip1' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' }\n";
+  const std::string solver = SolverOf(net, "", 0.02, 0.002, 4);
+  ClusterSpec table;
+  table.stages = {{"kind: CONV to_layer: 'conv2'", 1}, {"kind: CONV from_layer: 'sum'", 1}};
+  table.micro_batches = 2;
+  ClusterSpec cut = table;
+  cut.stages = {{"kind: CONV to_layer: 'conv1'", 1},
+                {"kind: CONV from_layer: 'conv2' to_layer: 'conv2'", 1},
+                {"kind: CONV from_layer: 'sum'", 1}};
+  const ClusterResult plain = Train(table, solver), rounded = Train(Rounded(table), solver),
+                      cut_as_well = Train(Rounded(cut), solver);
+  EXPECT_GT(Difference(rounded, plain), 1e-5);
+  // Conv2 reads the same numbers in both, so the first loss is the same to the bit.
+  EXPECT_EQ(cut_as_well.losses.at(0), rounded.losses.at(0));
+  EXPECT_NE(plain.losses.at(0), rounded.losses.at(0));
+}
+
+TEST_F(WireContractTest, SameBitsWhateverArrivesFirst) {
+  CheckSameBits(Rounded(Table(3, {2}, 2, 1, false)), Solver("", false, 8), {1, 2});
+}
+
+TEST_F(WireContractTest, OtherTypesAreRefused) {
+  ClusterSpec table = Table(1, {1}, 1, 0, false);
+  table.wire_precision = RoutingTableConfig::FP16;
+  const ClusterResult result = TrainCluster(table, Solver("", false, 1));
+  EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(result.status.message(), testing::HasSubstr("wire_precision is FP16; expected FP32 or BF16"));
+}
+
+}  // namespace
+}  // namespace hp::test
