@@ -170,6 +170,7 @@ Status Plan() {
   if (FLAGS_take < 1) return InvalidArgument("--take is %d; expected 1 or more", FLAGS_take);
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   PlanFlags flags = FlagsOfPlan();
+  HP_ASSIGN_OR_RETURN(flags.wire_precision, WirePrecisionOf(Options()));
   std::vector<std::string> job_hosts;
   if (AreJobHosts(FLAGS_hosts)) {
     HP_ASSIGN_OR_RETURN(job_hosts, JobHostsToPlan(FLAGS_hosts));

@@ -27,8 +27,9 @@ struct TableRequest {
   bool beside = false;
   bool per_replica = false;  ///< the net's batch_size is each replica's, not that of all together
   int staleness = 0;         ///< RoutingTableConfig::staleness
-  bool tls = false;          ///< connections are encrypted
-  std::string job;           ///< empty: the default of RoutingTableConfig
+  RoutingTableConfig::Precision wire_precision = RoutingTableConfig::FP32;
+  bool tls = false;  ///< connections are encrypted
+  std::string job;   ///< empty: the default of RoutingTableConfig
 };
 
 /// Makes a table for `net`: the nodes of the conv stages first, then those of each FC stage, then the parameter

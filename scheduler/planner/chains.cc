@@ -5,6 +5,7 @@
 
 #include "net/plan/graph.h"
 #include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/routing_table.h"
 #include "scheduler/planner/layer_time.h"
 
 #include <algorithm>
@@ -56,13 +57,14 @@ class ChainPlanner::Model {
     costs_ = CostsOf(*graph_, shapes);
     const std::vector<GraphLayer>& layers = graph_->layers();
     crossing_.assign(layers_ + 1, 0);
+    const auto number_bytes = static_cast<double>(BytesOf(WireElement(problem_.wire_precision)));
     std::vector<int> tensors(layers_ + 1, 0);
     for (size_t b = 0; b < shapes.size(); ++b) {
       const GraphBlob& blob = graph_->blobs()[b];
       if (blob.label || blob.consumers.empty()) continue;
       const int end = layers[blob.consumers.back()].order;
       for (int cut = layers[blob.producer].order + 1; cut <= end; ++cut) {
-        crossing_[cut] += static_cast<double>(shapes[b].count() * static_cast<int64_t>(sizeof(float)));
+        crossing_[cut] += static_cast<double>(shapes[b].count()) * number_bytes;
         ++tensors[cut];
       }
     }

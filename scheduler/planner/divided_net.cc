@@ -14,6 +14,7 @@ constexpr double kFloatBytes = sizeof(float);
 StageLayout LayoutOf(const NetDivision& division, const caffe::NetParameter& net) {
   const int layers = net.layer_size();
   StageLayout layout;
+  layout.wire = division.wire;
   // One replica stands for all: what it sends a shard does not depend on their number. Two where there are several,
   // since a replica alone may keep its gradients.
   layout.stages.push_back({true, {0}, false});

@@ -19,7 +19,8 @@ struct NetDivision {
   int shards = 0;      ///< of the FC stage, at least 1 with one
   std::vector<std::pair<int, LayerSplit>> splits;  ///< layers, by the same index, that are not split by outputs
   bool scattered = false;                          ///< StageConfig::SCATTERED
-  bool replicated = false;  ///< there are several replicas, whose gradients are exchanged as they come
+  bool replicated = false;                   ///< there are several replicas, whose gradients are exchanged as they come
+  ElementType wire = ElementType::kFloat32;  ///< StageLayout::wire
 
   bool operator==(const NetDivision&) const = default;
 };

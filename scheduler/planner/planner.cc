@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/routing_table.h"
 #include "scheduler/planner/chains.h"
 #include "scheduler/planner/ordered_hosts.h"
 
@@ -111,7 +112,8 @@ class Search {
             candidate.fc_first};
   }
 
-  StatusOr<const DividedNet*> NetOf(const NetDivision& division) {
+  StatusOr<const DividedNet*> NetOf(NetDivision division) {
+    division.wire = WireElement(problem_.wire_precision);
     for (const auto& net : nets_) {
       if (net->division() == division) return net.get();
     }

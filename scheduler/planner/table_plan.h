@@ -16,6 +16,7 @@ struct PlanProblem {
   SampleShape sample;
   Hosts hosts;  ///< with their profiles (LoadProfiles)
   Workload work;
+  RoutingTableConfig::Precision wire_precision = RoutingTableConfig::FP32;  ///< FP32 or BF16
 };
 
 /// A stage of a chain.

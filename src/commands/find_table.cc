@@ -21,8 +21,9 @@ constexpr int kTableWaitS = 300;
 
 // Those beside --conv, --fc, --ps and --plan, which say that a node makes the table.
 const char* OtherTableFlag(const TableOptions& options) {
-  return FirstGiven(options, {"staleness", "micro_batches", "cut", "split", "beside", "side_classifiers", "scattered",
-                              "shares", "batch_per_replica", "tls", "job", "sample", "profile", "exclude"});
+  return FirstGiven(options,
+                    {"staleness", "wire_precision", "micro_batches", "cut", "split", "beside", "side_classifiers",
+                     "scattered", "shares", "batch_per_replica", "tls", "job", "sample", "profile", "exclude"});
 }
 
 /// Whether a node that asks a rendezvous may make the table by its flags.

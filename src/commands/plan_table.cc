@@ -221,6 +221,7 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   PlanProblem problem;
   problem.net = files.net;
   problem.sample = files.samples.front();
+  problem.wire_precision = flags.wire_precision;
   HP_ASSIGN_OR_RETURN(problem.work, WorkOf(flags, files));
   HP_ASSIGN_OR_RETURN(problem.hosts, flags.described ? HostsOf(*flags.described, "the nodes that ask")
                                                      : HostsOfFlag(flags.hosts, &planned.reasons));

@@ -36,6 +36,9 @@ const TableFlag kFlags[] = {
     {"staleness", &TableOptions::staleness,
      "Updates that a node may be ahead of the slowest: iteration t computes with the parameters of t - staleness "
      "updates, which changes what comes out. 0: synchronous."},
+    {"wire_precision", &TableOptions::wire_precision,
+     "As what activations and their gradients cross between nodes: FP32, or BF16 in half as many bytes, which changes "
+     "what comes out."},
     {"micro_batches", &TableOptions::micro_batches,
      "Micro-batches per replica and batch; 0: chosen automatically, at most 4."},
     {"cut", &TableOptions::cut,
@@ -144,6 +147,13 @@ StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& te
   return numbers;
 }
 
+StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& options) {
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
+  const bool known = RoutingTableConfig::Precision_Parse(options.wire_precision, &precision);
+  if (known && (precision == RoutingTableConfig::FP32 || precision == RoutingTableConfig::BF16)) return precision;
+  return InvalidArgument("--wire_precision is \"%s\"; expected FP32 or BF16", options.wire_precision.c_str());
+}
+
 StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   TableRequest request;
   HP_ASSIGN_OR_RETURN(request.conv, NumbersOfFlag("conv", options.conv, "a number of nodes"));
@@ -152,6 +162,7 @@ StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   if (request.fc == std::vector<int>{0}) request.fc.clear();
   request.ps = options.ps;
   request.staleness = options.staleness;
+  HP_ASSIGN_OR_RETURN(request.wire_precision, WirePrecisionOf(options));
   request.micro_batches = options.micro_batches;
   request.cut = SplitList(options.cut);
   request.split = SplitList(options.split);

@@ -24,6 +24,7 @@ struct TableOptions {
   std::string shares;  ///< list; of whom each is, the program says
   bool batch_per_replica = false;
   int32_t staleness = 0;
+  std::string wire_precision = "FP32";
   bool tls = false;
   std::string job;
   std::string sample;   ///< "C,H,W", with `plan`; empty: of the database
@@ -53,6 +54,9 @@ Status CheckTableOptions(const TableOptions& options);
 /// Reads a list of numbers. @param flag,what for the message: its name, and what each number is.
 /// @return kInvalidArgument: an item is no number from 0 to 2^20.
 StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& text, const char* what);
+
+/// @return kInvalidArgument: it is neither FP32 nor BF16.
+StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& options);
 
 /// The request for MakeTable that the options are: all but for solver, hosts, port and shares.
 /// @return kInvalidArgument: a list has another form.

@@ -63,6 +63,11 @@ TEST(TableOptionsTest, WhatAPlanChoosesIsNotAskedOfIt) {
   wrong = options;
   wrong.staleness = 1;
   EXPECT_NE(CheckTableOptions(wrong).message().find("--staleness does not go with"), std::string::npos);
+  options.wire_precision = "BF16";
+  EXPECT_TRUE(CheckTableOptions(options).ok()) << CheckTableOptions(options).message();
+  EXPECT_EQ(*WirePrecisionOf(options), RoutingTableConfig::BF16);
+  options.wire_precision = "TF32";
+  EXPECT_EQ(WirePrecisionOf(options).status().message(), "--wire_precision is \"TF32\"; expected FP32 or BF16");
   options.plan = "best";
   EXPECT_EQ(CheckTableOptions(options).message(), "--plan is \"best\"; expected auto");
 }

@@ -31,6 +31,11 @@ NetDivision Tail(int shards, std::vector<int> by_inputs = {}, bool scattered = f
   return division;
 }
 
+NetDivision Bfloat16(NetDivision division) {
+  division.wire = ElementType::kBFloat16;
+  return division;
+}
+
 // The table of scheduler/README.md, "Bytes", for one sample.
 TEST(DividedNetTest, BytesAreThoseOfTheFormulas) {
   const NetTraffic direct = Divide(Tail(4))->traffic();
@@ -71,6 +76,7 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   problem.net = TailNet();
   problem.sample = {1, 8, 8};
   problem.work.batch = 24;
+  if (c.division.wire == ElementType::kBFloat16) problem.wire_precision = RoutingTableConfig::BF16;
   std::vector<std::string> names;
   const int others = c.beside ? std::max(c.replicas, c.division.shards) : c.replicas + c.division.shards;
   const int nodes = others + c.servers;
@@ -125,17 +131,17 @@ TEST(PredictorTest, ShardsBesideReplicasOnGpusWaitForEachOtherFromTheSecondRound
   EXPECT_LT(seconds("", 2), 1.3 * seconds("", 1)) << "a CPU's are";
 }
 
-INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
-                         testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false},
-                                         Case{Tail(1), 3, false}, Case{Tail(4), 2, false},
-                                         Case{Tail(4, {}, true), 3, false}, Case{Tail(2, {kFc6, kFc7, kFc8}), 3, false},
-                                         Case{Tail(4, {kFc7}), 2, false}, Case{Tail(4, {kFc6, kFc8}), 4, false},
-                                         Case{Tail(2, {}, false, kFc7), 2, false},
-                                         Case{Tail(4, {kFc8}, true, kFc8), 2, false}, Case{Tail(2), 2, true},
-                                         Case{Tail(4, {kFc6, kFc8}), 4, true}, Case{Tail(1), 3, true},
-                                         Case{Tail(2, {kFc7}), 4, true}, Case{Tail(4), 2, true},
-                                         Case{Tail(4, {kFc6, kFc8}), 1, true}, Case{{}, 3, false, 1},
-                                         Case{Tail(2), 2, false, 1}, Case{Tail(1), 2, true, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Divisions, DivisionPlan,
+    testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false}, Case{Tail(1), 3, false},
+                    Case{Tail(4), 2, false}, Case{Tail(4, {}, true), 3, false},
+                    Case{Tail(2, {kFc6, kFc7, kFc8}), 3, false}, Case{Tail(4, {kFc7}), 2, false},
+                    Case{Tail(4, {kFc6, kFc8}), 4, false}, Case{Tail(2, {}, false, kFc7), 2, false},
+                    Case{Tail(4, {kFc8}, true, kFc8), 2, false}, Case{Tail(2), 2, true},
+                    Case{Tail(4, {kFc6, kFc8}), 4, true}, Case{Tail(1), 3, true}, Case{Tail(2, {kFc7}), 4, true},
+                    Case{Tail(4), 2, true}, Case{Tail(4, {kFc6, kFc8}), 1, true}, Case{{}, 3, false, 1},
+                    Case{Tail(2), 2, false, 1}, Case{Tail(1), 2, true, 1}, Case{Bfloat16(Tail(4, {kFc7})), 2, false},
+                    Case{Bfloat16(Tail(4, {}, true)), 3, true}));
 
 // Two losses, the first one of which a convolution follows.
 constexpr char kSideNet[] = R"(
