@@ -52,6 +52,12 @@ class LinkBytesTest(cut_link_test.Hosts):
         self.make_job(iterations=ITERATIONS, net=WIDE)
         self.check(self.run_hosts(2, 2, edit=lambda table: table.replace('"ip1"', '"ip1" boundary: SCATTERED')))
 
+    def test_boundaries_in_bfloat16(self):
+        self.make_job(iterations=ITERATIONS, net=WIDE)
+        nodes = self.run_hosts(1, 2, edit=lambda table: "wire_precision: BF16\n" + table)
+        self.check(nodes)
+        self.assertRegex(nodes[0].text(), "sent %d and received" % (ITERATIONS * 2 * 12 * 512 * 5 * 5 * 2))
+
     def test_the_exchange(self):
         self.make_job(iterations=ITERATIONS, hidden=4000)
         self.check(self.run_hosts(3, 0))
