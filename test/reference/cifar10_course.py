@@ -24,7 +24,7 @@ from torch_net import TorchNet
 EXAMPLE = os.path.join(ROOT, "examples/cifar10/cifar10_full_")
 BATCH, PUBLISHED, STEPS = 100, 70000, (60000, 65000)
 RATE, GAMMA, MOMENTUM, DECAY = 0.001, 0.1, 0.9, 0.004
-TESTS = 40  # of a course, at least 10 iterations apart
+TESTS = 20  # of a course, at least 10 iterations apart
 
 
 def records(folder, *names):
