@@ -1,7 +1,7 @@
 """The course of a training beside PyTorch's, from the same initial weights, over the same images.
 
 usage: training_torch_test.py HPNODE CONVERT_IMAGESET [--net=googlenet|resnet50] [--cifar10=FOLDER] [--iterations=20]
-         [--batch=N] [--rate=R] [--conv=1] [--fc=0] [--micro_batches=1]
+         [--batch=N] [--side=N] [--rate=R] [--conv=1] [--fc=0] [--micro_batches=1]
 
 Trains a net of examples/ on images that are scaled up without smoothing, and prints the loss of each iteration: ours,
 PyTorch's, and PyTorch's from weights that differ by 1e-7, which says how far rounding alone leads. Ours follows within
@@ -54,7 +54,7 @@ class Trainings:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
         self.batch, self.rate = args.batch or BATCHES[args.net], args.rate or RATES[args.net]
-        side = SIDES[args.net]
+        side = args.side or SIDES[args.net]
         count = self.batch * min(args.iterations, 40)
         small, self.labels = cifar_images(args.cifar10, count) if args.cifar10 else drawn_images(count)
         self.images = small.repeat(side // 32, 2).repeat(side // 32, 3)
@@ -137,6 +137,7 @@ def main():
     parser.add_argument("--net", choices=SIDES, default="resnet50")
     parser.add_argument("--iterations", type=int, default=FOLLOWED)
     parser.add_argument("--batch", type=int, default=0)
+    parser.add_argument("--side", type=int, default=0, help="pixels, a multiple of 32")
     parser.add_argument("--rate", type=float, default=0)
     parser.add_argument("--conv", type=int, default=1)
     parser.add_argument("--fc", type=int, default=0)
