@@ -349,8 +349,8 @@ class Backend {
   /// Stands where a bfloat16 tensor lands. Forward: the input, dense, in float32. BackwardInput: the output's gradient
   /// rounded.
   virtual StatusOr<OpPtr> Import(const Descs& in) = 0;
-  /// The input in its own layout, its elements as `element`, bfloat16, has them. The gradient is the output's, and may
-  /// lie in its memory.
+  /// Rounds each element to `element`, bfloat16, and keeps layout and type. The gradient passes unchanged, and may lie
+  /// in the memory of the output's.
   virtual StatusOr<OpPtr> Round(ElementType element, const Descs& in) = 0;
   /// Output i is channels (axis 1) `channels[i]` of the input, a dense float32 tensor, dense. BackwardInput puts the
   /// outputs' gradients in their places; channels of no output, and those whose gradient is null, get zero.

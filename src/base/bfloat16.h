@@ -10,7 +10,7 @@ namespace hp {
 
 inline float FromBFloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-/// The nearest one; of two that are equally near that with an even last digit. What is no number stays none.
+/// Rounds to nearest, ties to even. A NaN stays a NaN.
 inline uint16_t ToBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;

@@ -1,8 +1,9 @@
 // Each solver's inputs have fixed places in device memory, large enough for every net of the node: ops and captured
-// graphs keep the addresses, and only the bytes change. All but images lies in pinned host memory first, per solver as
-// well and as on the device, so that a task needs one copy, which the driver does not wait for: a solver's next task
-// begins only when its last one is done, so no copy still reads it. Labels that no segment reads are not copied; those
-// between others that one does read are on the device already, or nobody's.
+// graphs keep the addresses, and only the bytes change. Everything but images is first laid out in pinned host memory,
+// one area for each solver, in the order that it has on the device. So a task needs one copy, for which the driver does
+// not wait. A solver's next task begins only when its last one is done, so no copy still reads the area. Only what the
+// segment reads is laid out anew; between it the copied range may hold labels of an earlier task, which are on the
+// device already, or which no task reads.
 #include "engine/host_bridge.h"
 
 #include "engine/staged_bytes.h"

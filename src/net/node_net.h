@@ -43,7 +43,7 @@ struct NetTensor {
 };
 
 /// One op of the node's net and the tensors that it reads and writes. Steps of our own, beside those of layers, bring
-/// tensors into the form in which they are read or sent: gather, dense, split, export (see README.md).
+/// tensors into the form in which they are read or sent: gather, dense, split, round, export, import (see README.md).
 struct NetStep {
   std::string name;                    ///< the layer's, or "split NAME", "export NAME", ...
   const LayerTraits* layer = nullptr;  ///< the graph's; null for steps of our own

@@ -263,7 +263,7 @@ void NodeNetBuilder::MarkBackward() {
       step.backward =
           std::any_of(info.pieces.begin(), info.pieces.end(), [](const auto& piece) { return piece.gradient; });
     } else if (info.kind != StepInfo::kLayer) {
-      step.backward = !uses_[step.out[0]].empty();
+      step.backward = std::any_of(step.out.begin(), step.out.end(), [this](int out) { return !uses_[out].empty(); });
     } else {
       step.backward = info.plan->backward;
     }
@@ -357,9 +357,9 @@ void NodeNetBuilder::AssignGradients() {
     bool alias = info.gradient_in_place;
     if (info.kind == StepInfo::kExport) {
       for (const EdgePiece& piece : info.pieces) step.out_gradient.push_back(GradientOf(piece, info.edge, step.out[0]));
-      const bool same = tensors[step.out[0]].desc.element == ElementType::kFloat32;
-      alias = in_desc.plain() && same && info.pieces.size() == 1;
-    } else if (info.kind == StepInfo::kScatter && info.edge >= 0) {
+      const bool as_it_crosses = in_desc.dense() && in_desc.element == tensors[step.out[0]].desc.element;
+      alias = as_it_crosses && info.pieces.size() == 1;
+    } else if (info.kind == StepInfo::kScatter) {
       for (size_t i = 0; i < info.pieces.size(); ++i) {
         step.out_gradient.push_back(info.pieces[i].gradient ? GradientOf(info.pieces[i], info.edge, step.out[i]) : -1);
       }

@@ -26,14 +26,15 @@ class NodeNetBuilder {
   };
   /// What the builder must remember of a step beyond NetStep.
   struct StepInfo {
-    enum Kind { kLayer, kDense, kConcat, kSplit, kRound, kExport, kScatter, kImport } kind = kLayer;
-    bool in_place = false;               // output 0 shares its value with input 0
-    bool gradient_in_place = false;      // and its gradient
-    std::vector<bool> wants = {};        // by input: whether its gradient is to be computed
-    const LayerPlan* plan = nullptr;     // kLayer
-    int edge = -1;                       // kExport, kScatter
-    std::vector<EdgePiece> pieces = {};  // kExport: that have a gradient; kScatter: all, one for each output
-    int reader = -1;                     // kExport: of a scattered tensor's piece its reader; -1: all read the same
+    enum Kind { kLayer, kDense, kConcat, kSplit, kRound, kExport, kScatter, kPieces, kImport } kind = kLayer;
+    bool in_place = false;            // output 0 shares its value with input 0
+    bool gradient_in_place = false;   // and its gradient
+    std::vector<bool> wants = {};     // by input: whether its gradient is to be computed
+    const LayerPlan* plan = nullptr;  // kLayer
+    int edge = -1;                    // kExport, kScatter
+    // kExport: that have a gradient; kScatter: all, one for each output. Those of kPieces are behind exports.
+    std::vector<EdgePiece> pieces = {};
+    int reader = -1;  // kExport: of a scattered tensor's piece its reader; -1: all read the same
   };
 
   Status AddLayer(const LayerPlan& plan);

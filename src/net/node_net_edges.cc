@@ -133,6 +133,7 @@ Status NodeNetBuilder::AddRound(int blob) {
       std::any_of(readers.begin(), readers.end(), [&](int layer) { return placement_.ReadsLocally(layer, blob); });
   if (element == ElementType::kFloat32 || !read_here) return OkStatus();
   const int source = local_.at(blob);
+  if (net_->tensors_[source].desc.element == element) return OkStatus();  // a GPU's own
   NetStep step;
   step.name = "round " + graph_.blobs()[blob].name;
   step.in = {source};
@@ -178,7 +179,8 @@ Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePie
   const int readers = std::max<int>(1, static_cast<int>(info.pieces.size()));
   HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, element, {desc}));
   const int shared = net_->tensors_[source].value;
-  step.forward = !desc.plain() || element != ElementType::kFloat32 || net_->buffers_[shared].kind == NetBuffer::kImages;
+  const bool as_it_crosses = desc.dense() && desc.element == element;
+  step.forward = !as_it_crosses || net_->buffers_[shared].kind == NetBuffer::kImages;
   const int value = step.forward ? -1 : shared;
   exported_[edge] = AddTensor(step.name, {desc.shape, 1, element}, value, step.segment);
   step.out = {exported_[edge]};
@@ -208,8 +210,12 @@ Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePi
     if (plan_.IsLocal(placement_.edges()[edge], pieces[i])) exported_[edge] = step.out.back();
   }
   const std::vector<int> outs = step.out;
-  AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = rounds ? -1 : edge, .pieces = pieces});
-  for (size_t i = 0; rounds && i < pieces.size(); ++i) {
+  if (!rounds) {
+    AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = edge, .pieces = pieces});
+    return OkStatus();
+  }
+  AddStep(std::move(step), {.kind = StepInfo::kPieces});
+  for (size_t i = 0; i < pieces.size(); ++i) {
     NetStep out;
     out.name = "export " + graph_.blobs()[blob].name;
     out.in = {outs[i]};

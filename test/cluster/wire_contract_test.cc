@@ -52,7 +52,7 @@ TEST_F(WireContractTest, ResultsAreNearThoseOfFloat32) {
 
 /// Sums in another order change a last digit, and so here and there what a number is rounded to: far less than the
 /// rounding itself.
-TEST_F(WireContractTest, TheNumberOfReplicasAndShardsChangesNothing) {
+TEST_F(WireContractTest, TheNumberOfReplicasAndMicroBatchesChangesLittle) {
   const std::string solver = Solver("", false, 3);
   const ClusterResult plain = Train(Table(1, {1}, 2, 0, false), solver),
                       one = Train(Rounded(Table(1, {1}, 2, 0, false)), solver);
@@ -106,6 +106,28 @@ TEST_F(WireContractTest, ReadersOnTheWritersNodeReadWhatCrosses) {
   // Conv2 reads the same numbers in both, so the first loss is the same to the bit.
   EXPECT_EQ(cut_as_well.losses.at(0), rounded.losses.at(0));
   EXPECT_NE(plain.losses.at(0), rounded.losses.at(0));
+}
+
+/// Images, and numbers made of them that name rows of a table (257 would become 256): what no parameter has touched.
+TEST_F(WireContractTest, DataStaysAsItIs) {
+  const std::string net =
+      "layer { name: 'flat' type: 'Flatten' bottom: 'data' top: 'flat' }\n"
+      "layer { name: 'words' type: 'ArgMax' bottom: 'flat' top: 'words' argmax_param { axis: 1 top_k: 6 } }\n"
+      "layer { name: 'tiny' type: 'Pooling' bottom: 'data' top: 'tiny' pooling_param { pool: AVE kernel_size: 5 "
+      "stride: 5 } }\n"
+      "layer { name: 'table' type: 'Embed' bottom: 'words' top: 'table' embed_param { input_dim: 300 num_output: 9 "
+      "weight_filler { type: 'gaussian' std: 0.5 } } }\n"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'table' top: 'ip1' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'ip2' type: 'InnerProduct' bottom: 'tiny' top: 'ip2' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'sum' type: 'Eltwise' bottom: 'ip1' bottom: 'ip2' top: 'sum' }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'sum' bottom: 'label' top: 'loss' }\n";
+  const std::string solver = SolverOf(net, "", 0.02, 0.002, 5);
+  ClusterSpec table = Table(2, {1}, 2, 0, false);
+  table.ends = {"tiny"};
+  table.fc_starts = {"table"};
+  EXPECT_EQ(Train(Rounded(table), solver).params, Train(table, solver).params);
 }
 
 TEST_F(WireContractTest, SameBitsWhateverArrivesFirst) {

@@ -52,6 +52,7 @@ memory::desc Dense(const memory::dims& dims, std::vector<size_t> in_memory = {})
 
 memory::desc AnyFormat(const memory::dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
 
+/// By its name: "ref:any", or "gemm:ref:any" where it is a product by plain loops.
 template <typename PrimitiveDesc>
 bool IsReference(const PrimitiveDesc& pd) {
   return std::string_view(pd.impl_info_str()).find("ref:") != std::string_view::npos;

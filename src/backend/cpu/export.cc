@@ -32,7 +32,8 @@ class ExportOp final : public Op {
  public:
   ExportOp(int parts, ElementType element, const TensorDesc& in) : in_(in), narrow_(element != ElementType::kFloat32) {
     outputs_ = {{in.shape, 1, element}};
-    if (narrow_) scratch_bytes_ = static_cast<size_t>(in.count() * std::max(1, parts)) * sizeof(float);
+    const int copies = in.dense() && parts <= 1 ? 0 : std::max(1, parts);
+    if (narrow_) scratch_bytes_ = static_cast<size_t>(in.count() * copies) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
@@ -45,6 +46,9 @@ class ExportOp final : public Op {
   /// args.d_out holds one gradient for each reader.
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
+    if (scratch_bytes_ == 0 && narrow_ && args.d_out[0].data != nullptr) {
+      return Widen(args.d_out[0].data, in_.count(), args.d_in[0].floats());
+    }
     std::vector<const float*> parts;
     for (const Tensor& d_out : args.d_out) {
       if (d_out.data == nullptr) continue;
@@ -83,7 +87,7 @@ class ImportOp final : public Op {
   bool backward_reads_output() const override { return false; }
 };
 
-/// A tensor that others get in bfloat16, for its readers on this node.
+/// Rounds a tensor for readers on its own node as the wire rounds it for others.
 class RoundOp final : public Op {
  public:
   explicit RoundOp(const TensorDesc& in) { outputs_ = {in}; }

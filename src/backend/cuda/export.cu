@@ -68,7 +68,7 @@ class ImportOp final : public Op {
   const TensorDesc in_;
 };
 
-/// A tensor that others get in another element type, for its readers on this node.
+/// Rounds a tensor for readers on its own node as the wire rounds it for others.
 class RoundOp final : public Op {
  public:
   RoundOp(const GpuContext& context, ElementType element, const TensorDesc& in)

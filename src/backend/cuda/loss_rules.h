@@ -15,7 +15,7 @@
 // Only for .cu files.
 namespace hp::cuda {
 
-/// Which labels count: not ignored ones, nor those out of range, which CheckLabels refuses before.
+/// Which labels count: not ignored ones, nor those out of range.
 struct CountedLabels {
   const float* labels;
   int64_t classes;

@@ -280,6 +280,10 @@ void NetGraph::MarkGradients() {
       learns |= blobs_[layer.bottoms[i]].needs_gradient && layer.propagates(i);
     }
     if (layer.piece == GraphLayer::kClasses || !layer.traits.has_gradient()) learns = false;
+    const bool made_of_activations = std::any_of(layer.bottoms.begin(), layer.bottoms.end(),
+                                                 [this](int bottom) { return blobs_[bottom].activation; });
+    const bool activation = layer.blobs() > 0 || (layer.traits.has_gradient() && made_of_activations);
+    for (int top : layer.tops) blobs_[top].activation = activation && !layer.source;
     if (layer.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
     // A test has no backward pass.
     for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_.train();

@@ -25,6 +25,9 @@ struct GraphBlob {
   bool silenced = false;        ///< a Silence reads it, which is no consumer: it is no output of the net
   bool automatic = false;       ///< top 0 of a loss for which the prototxt names none: nobody can read it
   bool needs_gradient = false;  ///< some parameter below it learns by it; false for all blobs in a test
+  /// Whether parameters have made it, frozen ones too. If not, it is data, or made of data alone: images, numbers that
+  /// name rows (ArgMax, Embed), targets.
+  bool activation = false;
 };
 
 /// How a graph deviates from the prototxt because of how a table splits it. What it computes stays the same. All lists

@@ -214,10 +214,11 @@ void Placement::AddEdge(int blob, int to_stage, Layout need, const std::vector<i
 }
 
 ElementType Placement::ElementOf(const Edge& edge) const {
-  const GraphLayer& producer = graph_->layers()[graph_->blobs()[edge.blob].producer];
-  const bool numbers = producer.piece == GraphLayer::kClasses || producer.piece == GraphLayer::kMerged;
-  const bool whole = edge.summed() || numbers || producer.is_statistic() || edge.local();
-  return whole ? ElementType::kFloat32 : layout_.wire;
+  const GraphBlob& blob = graph_->blobs()[edge.blob];
+  const GraphLayer& producer = graph_->layers()[blob.producer];
+  const bool of_classes = producer.piece == GraphLayer::kClasses || producer.piece == GraphLayer::kMerged;
+  const bool exact = edge.summed() || of_classes || producer.is_statistic() || edge.local() || !blob.activation;
+  return exact ? ElementType::kFloat32 : layout_.wire;
 }
 
 ElementType Placement::ElementAt(int blob) const {

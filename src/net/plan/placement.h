@@ -75,8 +75,8 @@ struct Edge {
   Layout from = Layout::kWhole, to = Layout::kWhole;  ///< how its writers have it and its readers then have it
   std::vector<bool> reads, gradient;  ///< by part of to_stage: whether it reads, and whether it sends a gradient back
   /// As its pieces and their gradients cross, each rounded once, by who makes it; all readers get that, the one on the
-  /// writer's node too. StageLayout::wire, but for addends, which are rounded when they are a sum, and for the numbers
-  /// that shards tell each other of their classes.
+  /// writer's node too. StageLayout::wire for activations (GraphBlob::activation); float32 for data, for addends, which
+  /// are rounded when they are a sum, and for the numbers that shards tell each other of their classes.
   ElementType element = ElementType::kFloat32;
 
   bool within_stage() const { return from_stage == to_stage; }
