@@ -1,7 +1,7 @@
-// A hello is compared in an order that decides what a difference means: job and table tell whether the other side
-// belongs to this job at all; only then do its rank, and protocol, net, solver, start, seed and data count, where a
-// difference means that a node of this job was started wrongly. Seeds and data sets are compared only where both sides
-// have one. Of another protocol nothing else is believed.
+// A hello is compared in an order that decides what a difference means: job, table, rank and name tell whether the
+// other side is another node of this job at all; only then do protocol, net, solver, start, seed and data count, where
+// a difference means that a node of this job was started wrongly. Seeds and data sets are compared only where both
+// sides have one. Of a node of another protocol nothing but those four is believed.
 #include "scheduler/control/handshake.h"
 
 #include "base/format.h"
@@ -147,12 +147,35 @@ bool JobHandshake::ClaimsControl(std::string_view bytes) const {
 StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
   if (!Read(bytes, &hello)) return InvalidArgument("received an invalid hello: the peer is not an hpnode");
-  if (hello.protocol() != kNodeProtocol) return RefuseProtocol(hello);
-  if (hello.job() != own_.job()) {
-    return FailedPrecondition("%s belongs to the job %s, which is not the one here", Node(hello).c_str(),
-                              Quoted(hello.job()).c_str());
+  if (hello.protocol() != kNodeProtocol) {
+    const Status status = FailedPrecondition(
+        "%s speaks version %u of the nodes' protocol, %s version %u; install the same hpnode everywhere",
+        Node(hello).c_str(), hello.protocol(), Node(own_).c_str(), kNodeProtocol);
+    return !hello.client() && CheckBelongs(hello).ok() ? GiveUpOn(hello.rank(), status) : status;
   }
   if (hello.client()) return AcceptClient(hello);
+  HP_RETURN_IF_ERROR(CheckBelongs(hello));
+  HP_RETURN_IF_ERROR(CheckResumeLatest(hello.resume_latest()).Prepend(Node(hello)));
+  const std::vector<std::string> differences = CompareNodes(hello, own_);
+  if (!differences.empty()) {
+    std::string text;
+    for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
+    return GiveUpOn(hello.rank(), Status(StatusCode::kFailedPrecondition, text));
+  }
+  MutexLock lock(&mutex_);
+  if (!given_up_.ok()) return given_up_.Prepend("the job cannot start");
+  if (!connected_.contains(hello.rank())) hellos_[hello.rank()] = hello;
+  return hello.rank();
+}
+
+Status JobHandshake::CheckJob(const hp::Hello& hello) const {
+  if (hello.job() == own_.job()) return OkStatus();
+  return FailedPrecondition("%s belongs to the job %s, which is not the one here", Node(hello).c_str(),
+                            Quoted(hello.job()).c_str());
+}
+
+Status JobHandshake::CheckBelongs(const hp::Hello& hello) const {
+  HP_RETURN_IF_ERROR(CheckJob(hello));
   if (hello.table_hash() != own_.table_hash()) {
     return FailedPrecondition("%s has a different routing table (hash %s) than the node here", Node(hello).c_str(),
                               Hash(hello.table_hash()).c_str());
@@ -162,32 +185,16 @@ StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
                               hello.rank());
   }
   if (hello.rank() == own_.rank()) return FailedPrecondition("%s was started twice", Node(own_).c_str());
-  HP_RETURN_IF_ERROR(CheckResumeLatest(hello.resume_latest()).Prepend(Node(hello)));
-  const std::vector<std::string> differences = CompareNodes(hello, own_);
-  if (!differences.empty()) {
-    std::string text;
-    for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
-    const Status status(StatusCode::kFailedPrecondition, text);
-    if (!complete() && !IsConnected(hello.rank())) GiveUp(status);
-    return status;
-  }
-  MutexLock lock(&mutex_);
-  if (!given_up_.ok()) return given_up_.Prepend("the job cannot start");
-  if (!connected_.contains(hello.rank())) hellos_[hello.rank()] = hello;
-  return hello.rank();
+  return OkStatus();
 }
 
-Status JobHandshake::RefuseProtocol(const hp::Hello& hello) {
-  const Status status = FailedPrecondition(
-      "%s speaks version %u of the nodes' protocol, %s version %u; install the same hpnode everywhere",
-      Node(hello).c_str(), hello.protocol(), Node(own_).c_str(), kNodeProtocol);
-  const bool of_this_job = !hello.client() && hello.job() == own_.job() && hello.table_hash() == own_.table_hash() &&
-                           hello.rank() >= 0 && hello.rank() < table_.size();
-  if (of_this_job && !complete() && !IsConnected(hello.rank())) GiveUp(status);
-  return status;
+Status JobHandshake::GiveUpOn(Rank peer, const Status& difference) {
+  if (!complete() && !IsConnected(peer)) GiveUp(difference);
+  return difference;
 }
 
 StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
+  HP_RETURN_IF_ERROR(CheckJob(hello));
   if (hello.net_hash() != 0 && hello.net_hash() != own_.net_hash()) {
     return FailedPrecondition("the client has a different net (hash %s) than the job", Hash(hello.net_hash()).c_str());
   }
@@ -358,7 +365,7 @@ std::string ClientHandshake::Hello() {
 StatusOr<Rank> ClientHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
   if (!Read(bytes, &hello) || hello.protocol() != kNodeProtocol)
-    return InvalidArgument("the peer is not an hpnode of this version; ask it by the tools that are installed with it");
+    return InvalidArgument("the peer is no hpnode, or one of another version: use the tools that came with that one");
   if (hello.job() != table_.job() || hello.rank() < 0 || hello.rank() >= table_.size() ||
       table_.node(hello.rank()).name != hello.name()) {
     return FailedPrecondition("%s of the job %s answered, which is not in the routing table", Node(hello).c_str(),

@@ -114,8 +114,11 @@ class JobHandshake : public HandshakePolicy {
  private:
   bool IsConnected(Rank peer) const HP_EXCLUDES(mutex_);
   StatusOr<Rank> AcceptClient(const hp::Hello& hello) HP_EXCLUDES(mutex_);
-  /// One of this job ends it, as any other difference does.
-  Status RefuseProtocol(const hp::Hello& hello) HP_EXCLUDES(mutex_);
+  Status CheckJob(const hp::Hello& hello) const;
+  /// Whether the hello is of another node of this job.
+  Status CheckBelongs(const hp::Hello& hello) const;
+  /// Ends the job by what differs on a node of it that has not connected. @return `difference`.
+  Status GiveUpOn(Rank peer, const Status& difference) HP_EXCLUDES(mutex_);
   bool OnOneHost(const hp::Hello& a, const hp::Hello& b) const;
   int64_t ShareOf(const hp::Hello& own, const SharedCores& pool) const HP_REQUIRES(mutex_);
 

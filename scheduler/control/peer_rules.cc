@@ -19,7 +19,7 @@ namespace hp {
 namespace {
 
 constexpr size_t kMaxNotice = 64 << 10;  // numbers and a short text
-constexpr size_t kMaxReport = 1 << 20;   // with larc, 24 bytes for each parameter of the net as well
+constexpr size_t kMaxReport = 1 << 20;   // with larc, 24 bytes for each of at most 40,000 parameters as well
 constexpr size_t kMaxOrder = 256;
 constexpr size_t kMaxLayerName = 1 << 10;
 // NCCL's id of a few hundred bytes, once for each stage.
@@ -207,12 +207,13 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
     return InvalidArgument("a report with a negative time or number of bytes");
   if (report.node_status().sent_to_bytes_size() > table_.size())
     return InvalidArgument("a report of bytes to more nodes than the job has");
-  if (!AreParams(report.params())) return InvalidArgument("a report of norms that no parameter has");
+  if (!AreNorms(report.params()))
+    return InvalidArgument("a report with sums of squares that are negative, or of an unknown or repeated parameter");
   return report.has_node_status() ? CheckStatus(report.node_status()) : OkStatus();
 }
 
 // A sum may be infinite or no number: that is how a training diverges.
-bool PeerRules::AreParams(const google::protobuf::RepeatedPtrField<ParamSquares>& params) const {
+bool PeerRules::AreNorms(const google::protobuf::RepeatedPtrField<ParamSquares>& params) const {
   std::vector<bool> seen(params.empty() ? 0 : job_->params().size(), false);
   for (const ParamSquares& param : params) {
     if (param.param() < 0 || param.param() >= std::ssize(seen) || seen[param.param()]) return false;
@@ -264,7 +265,7 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
                      verdict.finite_updates() >= 0 && verdict.layer().size() <= kMaxLayerName &&
-                     verdict.owner_files() >= 0 && AreParams(verdict.params()) &&
+                     verdict.owner_files() >= 0 && AreNorms(verdict.params()) &&
                      (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0)) &&
                      verdict.slow_node().node() >= 0 && verdict.slow_node().node() < table_.size() &&
                      std::isfinite(verdict.slow_node().waits()) && std::isfinite(verdict.slow_node().others_wait());

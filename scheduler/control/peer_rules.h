@@ -90,7 +90,7 @@ class PeerRules {
   Status CheckListed(MsgId id) const;
   Status CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const;
   /// Whether each is a parameter of the net, once, with sums of squares.
-  bool AreParams(const google::protobuf::RepeatedPtrField<ParamSquares>& params) const;
+  bool AreNorms(const google::protobuf::RepeatedPtrField<ParamSquares>& params) const;
   static Status CheckStatus(const NodeStatus& status);
   Status CountEarly(Rank from, size_t bytes) HP_EXCLUDES(mutex_);
 
