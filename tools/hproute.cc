@@ -115,7 +115,7 @@ Status Write() {
 /// Whether the numbers of nodes are to be chosen.
 bool Chooses() { return IsGiven("plan") || (!IsGiven("conv") && !IsGiven("fc")); }
 
-PlanFlags FlagsOfPlan() {
+StatusOr<PlanFlags> FlagsOfPlan() {
   PlanFlags flags;
   flags.solver = FLAGS_solver;
   flags.solver_in_table = FLAGS_out.empty() ? FLAGS_solver : SolverFromTable(FLAGS_solver, FLAGS_out);
@@ -125,6 +125,7 @@ PlanFlags FlagsOfPlan() {
   flags.sample = Options().sample;
   flags.inputs = {FLAGS_cache_dir, FLAGS_max_bad_records};
   flags.per_replica = Options().batch_per_replica;
+  HP_ASSIGN_OR_RETURN(flags.wire_precision, WirePrecisionOf(Options()));
   flags.tls = Options().tls;
   flags.job = Options().job;
   flags.port = FLAGS_port;
@@ -148,11 +149,16 @@ StatusOr<std::string> HowToStart(const RoutingTableConfig& config, const std::ve
 }
 
 Status WriteProfile() {
-  for (const char* flag : {"conv", "fc", "ps", "staleness", "exclude", "out"}) {
-    if (IsGiven(flag)) return InvalidArgument("--%s does not go with --profile, which writes one without --plan", flag);
+  const char* const other = IsGiven("out") ? "out" : FirstGivenBut(Options(), {"profile", "sample"});
+  if (other != nullptr || IsGiven("conv") || IsGiven("fc")) {
+    return InvalidArgument("--%s does not go with --profile, which writes one without --plan", other != nullptr ? other
+                                                                                               : IsGiven("conv")
+                                                                                                   ? "conv"
+                                                                                                   : "fc");
   }
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
-  HP_ASSIGN_OR_RETURN(const ProfileConfig profile, ProfileSolver(FlagsOfPlan()));
+  HP_ASSIGN_OR_RETURN(const PlanFlags flags, FlagsOfPlan());
+  HP_ASSIGN_OR_RETURN(const ProfileConfig profile, ProfileSolver(flags));
   HP_RETURN_IF_ERROR(WriteWholeFile(Options().profile, ProfileText(profile)));
   std::cout << Options().profile << ": " << profile.layer_size() << " layers with " << profile.threads()
             << " thread(s)\n";
@@ -169,8 +175,7 @@ Status Plan() {
   HP_RETURN_IF_ERROR(CheckTableOptions(options));
   if (FLAGS_take < 1) return InvalidArgument("--take is %d; expected 1 or more", FLAGS_take);
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
-  PlanFlags flags = FlagsOfPlan();
-  HP_ASSIGN_OR_RETURN(flags.wire_precision, WirePrecisionOf(Options()));
+  HP_ASSIGN_OR_RETURN(PlanFlags flags, FlagsOfPlan());
   std::vector<std::string> job_hosts;
   if (AreJobHosts(FLAGS_hosts)) {
     HP_ASSIGN_OR_RETURN(job_hosts, JobHostsToPlan(FLAGS_hosts));
@@ -186,17 +191,25 @@ Status Plan() {
   }
   std::cout << planned.reasons;
   if (FLAGS_out.empty()) return OkStatus();
-  const std::string comment =
-      "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver + " --hosts=" + FLAGS_hosts +
-      (Options().exclude.empty() ? "" : " --exclude=" + Options().exclude) + " --out=" + FLAGS_out +
-      "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
+  options.conv = options.fc = "";  // chosen
+  const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +
+                              " --hosts=" + FLAGS_hosts + options.text() + " --out=" + FLAGS_out +
+                              "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
   HP_RETURN_IF_ERROR(
       PutTableAt(FLAGS_out, planned.config, TableText(planned.config, comment), FLAGS_run_id, FLAGS_token_file));
   std::cout << FLAGS_out << ": " << planned.config.node_size() << " node(s)\n";
   return OkStatus();
 }
 
+/// Flags that make a table change nothing about one that is there.
+Status CheckTakesTableAsItIs(const char* mode, const std::vector<const char*>& kept) {
+  const char* const other = FirstGivenBut(Options(), kept);
+  if (other == nullptr) return OkStatus();
+  return InvalidArgument("--%s makes a new table, and --%s takes one as it is", other, mode);
+}
+
 Status Check(const std::string& path) {
+  HP_RETURN_IF_ERROR(CheckTakesTableAsItIs("check", {}));
   HP_ASSIGN_OR_RETURN(const CheckedTable checked,
                       CheckTableFile({path, FLAGS_memory_mb, {FLAGS_cache_dir, FLAGS_max_bad_records}}));
   std::cout << checked.text << std::flush;
@@ -204,7 +217,7 @@ Status Check(const std::string& path) {
 }
 
 Status SimulateJob(const std::string& path) {
-  if (IsGiven("exclude")) return InvalidArgument("--exclude makes a new table, and --simulate takes one as it is");
+  HP_RETURN_IF_ERROR(CheckTakesTableAsItIs("simulate", {"profile", "sample"}));
   SimulateFlags flags;
   flags.table = path;
   flags.hosts = IsGiven("hosts") ? FLAGS_hosts : "";

@@ -167,6 +167,11 @@ std::vector<int> RoutingTable::shares() const {
   return alike ? std::vector<int>() : shares;
 }
 
+std::string RoutingTable::precision() const {
+  const std::string of_products = RoutingTableConfig::Precision_Name(config_.precision());
+  return wire() == ElementType::kFloat32 ? of_products : of_products + ", BF16 on the wire";
+}
+
 int64_t RoutingTable::GlobalBatch(int64_t batch_size) const {
   return config_.batch() == RoutingTableConfig::PER_REPLICA ? batch_size * replicas() : batch_size;
 }

@@ -20,11 +20,7 @@ namespace {
 constexpr int kTableWaitS = 300;
 
 // Those beside --conv, --fc, --ps and --plan, which say that a node makes the table.
-const char* OtherTableFlag(const TableOptions& options) {
-  return FirstGiven(options,
-                    {"staleness", "wire_precision", "micro_batches", "cut", "split", "beside", "side_classifiers",
-                     "scattered", "shares", "batch_per_replica", "tls", "job", "sample", "profile", "exclude"});
-}
+const char* OtherTableFlag(const TableOptions& options) { return FirstGivenBut(options, {"plan", "conv", "fc", "ps"}); }
 
 /// Whether a node that asks a rendezvous may make the table by its flags.
 Status CheckPlanFlags(const TableFlags& flags, const HostSettings& host) {

@@ -19,7 +19,7 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
 struct MadeTable {
   RoutingTableConfig config;
   std::shared_ptr<const caffe::NetParameter> net;
-  std::vector<std::string> warnings;  ///< of its hosts, as this one sees them
+  std::vector<std::string> warnings;  ///< of its hosts, as this one sees them, and of flags without effect
 };
 
 /// Reads solver and net, and makes the table that `hproute --conv --fc` asks for (MakeTable).

@@ -23,8 +23,9 @@ void FillRandom(std::span<float> values, float scale) {
 
 /// Of the host, where that is the device; others say so themselves when they are out of memory.
 Status CheckRoom(const Device& device, const std::string& what, size_t bytes, const char* advice) {
+  if (!device.is_host()) return OkStatus();
   const MemoryRoom room = HostMemoryRoom();
-  if (!device.is_host() || bytes <= static_cast<size_t>(room.bytes)) return OkStatus();
+  if (bytes <= static_cast<size_t>(room.bytes)) return OkStatus();
   return InvalidArgument("%s need %s, %s %s%s", what.c_str(), MegaBytes(bytes).c_str(), room.limit.c_str(),
                          MegaBytes(static_cast<size_t>(room.bytes)).c_str(), advice);
 }
@@ -89,7 +90,7 @@ Status NetSweeper::Allocate(int64_t rows) {
   HP_ASSIGN_OR_RETURN(images_, device_->AllocateHost(net.images_bytes() + 64));
   FillRandom({images_.floats(), net.images_bytes() / sizeof(float)}, 1);
   const std::span<const float> behind = net.LabelsBehind(images_.floats());
-  std::fill_n(images_.floats() + (behind.empty() ? 0 : behind.data() - images_.floats()), behind.size(), 0.0f);
+  if (!behind.empty()) std::fill_n(images_.floats() + (behind.data() - images_.floats()), behind.size(), 0.0f);
   labels_.assign(rows, 0);
   if (device_->is_host()) return OkStatus();
   BridgeNeeds needs;

@@ -120,6 +120,15 @@ const char* FirstGiven(const TableOptions& options, const std::vector<const char
   return nullptr;
 }
 
+const char* FirstGivenBut(const TableOptions& options, const std::vector<const char*>& names) {
+  std::vector<const char*> others;
+  for (const TableFlag& flag : kFlags) {
+    const auto is_flag = [&flag](const char* name) { return !strcmp(flag.name, name); };
+    if (std::none_of(names.begin(), names.end(), is_flag)) others.push_back(flag.name);
+  }
+  return FirstGiven(options, others);
+}
+
 Status CheckTableOptions(const TableOptions& options) {
   if (options.plan.empty()) {
     const char* const lone = FirstGiven(options, {"sample", "profile"});

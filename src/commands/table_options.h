@@ -46,6 +46,8 @@ void RegisterTableFlags(const char* file, TableOptions* options, const std::map<
 
 /// The first of the flags `names` whose value is not that of TableOptions{}; null: none.
 const char* FirstGiven(const TableOptions& options, const std::vector<const char*>& names);
+/// The same of all flags but `names`.
+const char* FirstGivenBut(const TableOptions& options, const std::vector<const char*>& names);
 
 /// Checks which options go together: with a plan none that it chooses itself, and without one none that is for a plan.
 /// @return kInvalidArgument: which does not.

@@ -58,7 +58,7 @@ std::string JobLine(const JobStatus& status) {
     line += Format(", iteration %lld of %lld, %.1f images/s", Long(status.iteration()), Long(status.max_iter()),
                    status.images_per_s());
   }
-  return line + ", " + Printable(status.precision(), 16) + ", up " + Duration(status.uptime_s());
+  return line + ", " + Printable(status.precision(), 32) + ", up " + Duration(status.uptime_s());
 }
 
 std::string LearningLine(const LearningStatus& learning) {

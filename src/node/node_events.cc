@@ -34,7 +34,7 @@ NodeMetrics Node::metrics() const {
   metrics.node = info_.name;
   metrics.role = RolesOf(table_, info_);
   metrics.host = info_.host;
-  metrics.precision = RoutingTableConfig::Precision_Name(table_.config().precision());
+  metrics.precision = table_.precision();
   metrics.training = training_;
   if (!metrics.training) return metrics;
   const int64_t done = pipeline_->clocks_done();

@@ -211,7 +211,7 @@ JobStatus StatusBoard::Describe(std::optional<int64_t> stop_at) const {
   const int64_t now_ns = clock_->NowNs();
   JobStatus status;
   status.set_job(table_.job());
-  status.set_precision(RoutingTableConfig::Precision_Name(table_.config().precision()));
+  status.set_precision(table_.precision());
   status.set_uptime_s(static_cast<double>(now_ns - start_ns_) / kNsPerSecond);
   status.set_state(job_ == nullptr ? JobStatus::STARTING : stop_at ? JobStatus::STOPPING : JobStatus::TRAINING);
   if (stop_at) status.set_stop_at(*stop_at);

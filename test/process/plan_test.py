@@ -189,6 +189,30 @@ class PlanTest(cluster.JobTest):
         self.make_job(hidden=17)
         self.assertRegex(self.plan(2, "--plan=auto", profile), r"profile\.prototxt is a profile of another net")
 
+    def test_bfloat16_on_the_wire(self):
+        self.make_job(iterations=5, hidden=20000)
+        self.write("hosts.prototxt", hosts([0.05, 0.05, 0.05], link=0.1))
+        where = "--hosts=" + self.path("hosts.prototxt")
+        speeds = []
+        for flags in ((), ("--wire_precision=BF16",)):
+            text, table = self.plan_table(where, *flags)
+            speeds.append(float(re.search(r"([\d.]+) images/s", text)[1]))
+            self.assertEqual("\nwire_precision: BF16" in table, bool(flags))
+            self.assertIn("--hosts=%s%s --out=" % (self.path("hosts.prototxt"), "".join(
+                " " + flag for flag in ("--plan=auto", *flags))), table)
+        self.assertGreater(speeds[1], speeds[0])
+        _, table = self.plan_table("--conv=1", "--fc=1", "--hosts=127.0.0.1", "--wire_precision=BF16")
+        self.assertIn("\nwire_precision: BF16", table)
+        self.train()
+        self.assertIn("warning: --wire_precision changes nothing: the table has one stage",
+                      self.plan_table("--conv=1", "--fc=0", "--hosts=127.0.0.1", "--wire_precision=BF16")[0])
+        for flags in ((where,), ("--conv=1", "--fc=1", "--hosts=127.0.0.1", "--out=x")):
+            self.assertIn('--wire_precision is "FP16"; expected FP32 or BF16', self.plan(2, *flags, "--wire_precision=FP16"))
+        for mode in ("check", "simulate"):
+            status, text = cluster.run_tool("hproute", "--" + mode, self.path("table.prototxt"), "--wire_precision=BF16")
+            self.assertEqual(status, 2, text)
+            self.assertIn("--wire_precision makes a new table, and --%s takes one as it is" % mode, text)
+
     def test_faults(self):
         self.make_job(hidden=20000)
         for text, expected in (

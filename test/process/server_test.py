@@ -87,8 +87,8 @@ def decode_table(entry):
 # Flags of a node that makes the table where there is no server, the roles of the nodes, and what the table then says.
 TABLES = [
     (("--conv=2", "--fc=2", "--micro_batches=3", "--split=ip2:INPUTS", "--scattered", "--job=mine", "--cut=ip1",
-      "--shares=%s:2" % os.uname().nodename), ROLES,
-     ("micro_batches: 3", 'layer: "ip2"\\s+by: INPUTS', "boundary: SCATTERED", 'job: "mine"', 'from_layer: "ip1"',
+      "--wire_precision=BF16", "--shares=%s:2" % os.uname().nodename), ROLES,
+     ("micro_batches: 3", "wire_precision: BF16", 'layer: "ip2"\\s+by: INPUTS', "boundary: SCATTERED", 'job: "mine"', 'from_layer: "ip1"',
       "share: 2")),
     (("--conv=2", "--fc=2", "--beside", "--batch_per_replica", "--ps=1", "--staleness=1"), ("conv", "conv", "ps"),
      ("part {", "batch: PER_REPLICA", 'serves: "conv"', "staleness: 1")),
@@ -475,9 +475,10 @@ class FolderTest(RendezvousTest):
         status, text = cluster.run_tool("hproute", self.solver(), profile, "--hosts=elsewhere", "--cache_dir=none")
         self.assertEqual(status, 0, text)
         nodes = self.start_nodes(self.routing, self.solver(), "--run_id=7", "--plan=auto", "--conv=2", "--fc=0", profile,
-                                 roles=("conv", "conv"))
+                                 "--wire_precision=BF16", roles=("conv", "conv"))
         self.expect_all(nodes, 0, "Optimization Done|the plan needs")
         self.assertTrue(any('a.profile is of host "elsewhere"' in node.text() for node in nodes))
+        self.assertIn("wire_precision: BF16", decode_table(self.read("shared/7/table.1")))
 
     def test_hosts_that_are_left_out(self):
         self.make_job(iterations=20)

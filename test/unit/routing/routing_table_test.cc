@@ -85,6 +85,12 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   EXPECT_EQ(hash(), scaled);
   config.mutable_loss_scaling()->set_growth_interval(100);
   EXPECT_NE(hash(), scaled);
+  const uint64_t on_wire = hash();
+  config.set_wire_precision(RoutingTableConfig::FP32);
+  EXPECT_EQ(hash(), on_wire);
+  config.set_wire_precision(RoutingTableConfig::BF16);
+  EXPECT_NE(hash(), on_wire);
+  EXPECT_EQ(RoutingTable::Create(config, "table").value().precision(), "FP16, BF16 on the wire");
 }
 
 /// A split by inputs adds in another order, and so does a product over slices that were gathered.
