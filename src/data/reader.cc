@@ -248,9 +248,9 @@ BatchReader::Impl::Rows BatchReader::Impl::NextToRead() {
 
 // Half of a thread's share, since some rows take longer than others, and not all threads begin at once.
 BatchReader::Impl::Rows BatchReader::Impl::Take(Work* work) {
-  const int64_t goes = options_.threads == 1 ? 1 : 2 * options_.threads;
+  const int64_t shares = options_.threads == 1 ? 1 : 2 * options_.threads;
   const int64_t begin = work->rows_taken;
-  work->rows_taken = std::min(work->piece.rows, begin + (work->piece.rows + goes - 1) / goes);
+  work->rows_taken = std::min(work->piece.rows, begin + (work->piece.rows + shares - 1) / shares);
   return {work, begin, work->rows_taken};
 }
 

@@ -1,5 +1,7 @@
 #include "engine/gradient_norms.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -21,7 +23,7 @@ StatusOr<std::unique_ptr<GradientNorms>> GradientNorms::Create(const NodeModel& 
   }
   if (!norms->larc()) return norms;
   const std::vector<WholeParam>& whole = model.whole_params();
-  norms->whole_of_.resize(options.params->size());
+  norms->whole_of_.assign(options.params->size(), -1);
   for (size_t i = 0; i < whole.size(); ++i) {
     const int param = options.params->Find(whole[i].whole.layer, whole[i].whole.blob);
     norms->param_of_.push_back(param);
@@ -76,6 +78,7 @@ void GradientNorms::AddTo(int64_t clock, double loss_scale, IterationReport* rep
       if (stored.average_keeps) continue;  // statistics are no gradient
       sum += unscaled * of(clock)[param];
       if (larc() && !stored.frozen()) {
+        CHECK_GE(whole_of_[param], 0) << "a parameter that the net has not: " << stored.layer;
         ParamSquares* const squares = report->add_params();
         squares->set_param(whole_of_[param]);
         squares->set_gradient(unscaled * of(clock)[param]);

@@ -207,7 +207,6 @@ ClusterSpec Scaled(ClusterSpec table, double initial, int growth_interval) {
   return table;
 }
 
-/// GPUs read the scale from their memory, where every replay of a segment finds that of its iteration.
 /// What crosses is rounded alike by CPUs and GPUs.
 TEST_F(GpuContractTest, Bfloat16OnTheWire) {
   const std::string solver = Solver("", false, 3);
@@ -224,6 +223,7 @@ TEST_F(GpuContractTest, Bfloat16OnTheWire) {
   }
 }
 
+/// GPUs read the scale from their memory, where every replay of a segment finds that of its iteration.
 TEST_F(GpuContractTest, GrowingLossScale) {
   Check(Solver(""), {Scaled(OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), 4, 2),
                      Scaled(OnGpus(kOddNodes, Table(2, {2}, 3, 1, false)), 4, 2)});
