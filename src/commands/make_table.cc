@@ -39,7 +39,8 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
   const fs::path relative = target.lexically_relative(folder);
   // A path through the root says more about this host than where the solver lies.
   const auto climbs = std::count(relative.begin(), relative.end(), "..");
-  const auto depth = std::distance(folder.relative_path().begin(), folder.relative_path().end());
+  const fs::path below_root = folder.relative_path();
+  const auto depth = std::distance(below_root.begin(), below_root.end());
   return (climbs < depth ? relative : target).string();
 }
 
