@@ -3,9 +3,18 @@
 import functools
 import os
 import re
+import textwrap
 import time
 
 import cluster
+import digits
+
+MANIFEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/cluster/kubernetes/digits.yaml")
+
+
+def read_manifest():
+    with open(MANIFEST, encoding="utf-8") as file:
+        return file.read()
 
 
 class TimeLimitTest(cluster.JobTest):
@@ -37,8 +46,6 @@ class TimeLimitTest(cluster.JobTest):
 class KubernetesCommandTest(cluster.JobTest):
     """The command of tools/cluster/kubernetes/digits.yaml, as two pods run it."""
 
-    MANIFEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/cluster/kubernetes/digits.yaml")
-
     def start_pods(self, iterations):
         self.make_job(iterations=iterations, snapshot=20)
         text = re.sub(r'snapshot_prefix: "[^"]*"', 'snapshot_prefix: "digits"', self.read("solver.prototxt").decode())
@@ -53,8 +60,7 @@ class KubernetesCommandTest(cluster.JobTest):
         return self.processes[-2:]
 
     def test_goes_on_from_the_newest_snapshot(self):
-        with open(self.MANIFEST, encoding="utf-8") as file:
-            program, routing, *self.flags = re.search(r"command:\n((?: +- \S+\n)+)", file.read())[1].split()[1::2]
+        program, routing, *self.flags = re.search(r"command:\n((?: +- \S+\n)+)", read_manifest())[1].split()[1::2]
         self.assertEqual((program, routing), ("hpnode", "--routing=/job/table.prototxt"))
         self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
         self.expect_all(self.start_pods(20), 0, "Optimization Done")
@@ -65,6 +71,40 @@ class KubernetesCommandTest(cluster.JobTest):
         self.assertTrue(os.path.exists(self.path("digits-run/snapshots/digits_iter_40.solverstate")))
         record = self.read("digits-run/record.txt").decode()
         self.assertEqual(len(re.findall(r"ended with exit status 0\n", record)), 4, record)
+
+
+class KubernetesJobTest(digits.DigitsJob):
+    """Table, solver and net of tools/cluster/kubernetes/digits.yaml."""
+
+    def setUp(self):
+        super().setUp()
+        self.files = {name: textwrap.dedent(text) for name, text in
+                      re.findall(r"(?m)^  (\w+\.prototxt): \|\n((?:    .*\n|\n)+)", read_manifest())}
+        self.assertEqual(sorted(self.files), ["net.prototxt", "solver.prototxt", "table.prototxt"])
+
+    def test_trains_what_examples_digits_trains(self):
+        def fields(text):
+            return re.findall(r"(?m)^(?! *#).*\S.*$", text)
+
+        net = self.of_example("digits_train_test.prototxt").replace("examples/digits/work", "/data")
+        self.assertEqual(fields(self.files["net.prototxt"]), fields(net))
+        solver = self.of_example("digits_solver.prototxt").replace("examples/digits/digits_train_test", "net")
+        solver = solver.replace('"examples/digits/work/digits"', '"digits"')
+        self.assertEqual(fields(re.sub("snapshot: .*", "", self.files["solver.prototxt"])), fields(solver))
+
+    def test_trains(self):
+        self.write("net.prototxt", self.files["net.prototxt"].replace("/data/", self.path("")))
+        self.write("solver.prototxt", self.files["solver.prototxt"])
+        ports = iter(cluster.free_ports(4))
+        self.write("table.prototxt", re.sub(
+            r'host: "[^"]*" port: \d+', lambda _: 'host: "127.0.0.1" port: %d threads: 1' % next(ports),
+            self.files["table.prototxt"]))
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
+        self.assertEqual(status, 0, text)
+        job = self.start("--all", "--run_folder=" + self.path("digits-run"))
+        self.expect_exit(job, 0, "Optimization Done")
+        self.assertGreaterEqual(self.accuracy(job.text()), digits.PROMISED)
+        self.assertTrue(os.path.exists(self.path("digits-run/snapshots/digits_iter_1000.solverstate")))
 
 
 class ProgressFileTest(cluster.JobTest):
