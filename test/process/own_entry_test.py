@@ -74,11 +74,19 @@ class OwnEntryTest(cluster.JobTest):
     def test_jobs_whose_tables_have_the_same_ports_on_free_ones(self):
         self.make_job()
         names = self.make_table(conv=2, fc=1)
-        folders = [self.path(name) for name in ("a", "b")]
+        folders = [self.path(name) for name in ("a", "b", "ipv6")]
         jobs = [self.start_tasks("RANK", "WORLD_SIZE", 3, "--port_folder=" + folders[0])]
         self.write("other_solver.prototxt", self.read("solver.prototxt").decode().replace(self.path("out"), self.path("else")))
         self.make_table(conv=2, fc=1, name="other.prototxt", solver="other_solver.prototxt", ports=list(self.ports.values()))
         jobs.append([self.start("--port_folder=" + folders[1], name=name, table="other.prototxt") for name in names])
+        if cluster.has_ipv6():
+            solver = self.read("solver.prototxt").decode().replace(self.path("out"), self.path("third"))
+            self.write("third_solver.prototxt", solver)
+            self.make_table(conv=2, fc=1, name="third.prototxt", solver="third_solver.prototxt", hosts=["::1"] * 3,
+                            ports=list(self.ports.values()))
+            jobs.append([self.start("--port_folder=" + folders[2], name=name, table="third.prototxt") for name in names])
+        else:
+            print("    SKIPPED: no IPv6 loopback: the job over ::1")
         for nodes, folder in zip(jobs, folders):
             self.await_training(nodes)
             status, text = cluster.run_tool("hpctl", "--routing=" + folder + "/table.prototxt", "--timeout_s=60", "stop")
