@@ -176,6 +176,18 @@ class LaunchTest(launched.Launched):
             self.assertLess(time.monotonic(), deadline, "it still runs")
             time.sleep(0.01)
 
+    def test_no_node_outlives_its_agent(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1)
+        job = self.launch(self.table())
+        nodes = self.await_launched(job)
+        os.kill(nodes["conv1"], signal.SIGSTOP)  # it can't end by itself
+        self.await_stopped(nodes["conv1"])
+        agent, = self.agents_of(job)
+        os.kill(agent, signal.SIGKILL)
+        self.expect_exit(job, 4, r"(?m)^hplaunch: host 127\.0\.0\.1: its agent is gone: exit status 137$")
+        self.await_none([*nodes.values(), agent], "nodes and agent")
+
     def test_a_restart_waits_until_the_old_nodes_are_dead(self):
         self.make_job()
         self.make_table(conv=2, fc=1)
