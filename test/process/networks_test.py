@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import subprocess
+import unittest
 
 import cluster
 import cut_link_test
@@ -38,9 +40,9 @@ class NetworksTest(Networks):
             ip("-n", self.name(name), "-6", "address", "add", "fd00:8::%d/64" % (i + 1), "dev", "eth1", "nodad")
             ip("-n", self.name(name), "link", "set", "eth1", "up")
 
-    def train(self, hosts, *flags):
+    def train(self, hosts, *flags, ports=None):
         """Trains with a node on each host, which finds its entry by its own addresses. Returns the model."""
-        self.make_table(conv=1, fc=1, hosts=hosts)
+        self.make_table(conv=1, fc=1, hosts=hosts, ports=ports)
         nodes = [self.start("--role=" + name[:-1], *flags, log=name, prefix=self.on_host(name)) for name in NAMES]
         self.expect_all(nodes, 0, "Optimization Done")
         return self.read("out_iter_%d.caffemodel" % ITERATIONS)
@@ -71,6 +73,29 @@ class NetworksTest(Networks):
             for name, (first, second) in zip(NAMES, before):
                 self.assertLess(self.bytes_of(name, "eth0") - first, 2000, (hosts, flag))
                 self.assertGreater(self.bytes_of(name, "eth1") - second, 50000, (hosts, flag))
+
+    def let_in(self, host, port):
+        """Has a host drop new TCP connections but to this port."""
+        rules = ("table inet f\nflush table inet f\ntable inet f {\n"
+                 "chain in { type filter hook input priority 0; tcp flags & (syn|ack) == syn tcp dport != %d drop; }\n}\n")
+        done = subprocess.run([*self.on_host(host), "nft", "-f", "-"], input=(rules % port).encode(),
+                              stderr=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            self.skipTest("SKIPPED: this kernel does not filter packets: " + done.stderr.decode())
+
+    @unittest.skipUnless(shutil.which("nft"), "SKIPPED: no nft (Debian package nftables)")
+    def test_hosts_that_let_in_what_is_for_the_nodes_port(self):
+        hosts = ["10.213.7.1", "10.213.7.2"]
+        ports = cluster.free_ports(2)
+        for name, port in zip(NAMES, ports):
+            self.let_in(name, port)
+        self.train(hosts, ports=ports)
+        # The other way round nothing gets through, neither in training nor in the survey of hosts.
+        for name, port in zip(NAMES, reversed(ports)):
+            self.let_in(name, port)
+        for flags in ((), ("--doctor",)):
+            nodes = [self.start("--wait=2", *flags, name=name, prefix=self.on_host(name)) for name in NAMES]
+            self.expect_all(nodes, 4, r"did not appear")
 
     def test_an_interface_that_is_not_here(self):
         self.make_table(conv=1, fc=1, hosts=["fd00:7::1", "fd00:7::2"])
