@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -453,6 +454,36 @@ TEST_F(OneNodeTest, CollectiveOfUnknownCauseEndsThisNode) {
   EXPECT_EQ(membership_.state(), State::kRunning);
   Pass(50, {1, 2, 3});
   EXPECT_EQ(membership_.loss(), (Loss{0, 0, "allreduce: broken pipe"}));
+}
+
+/// When one of two nodes sends heartbeats, in ms.
+struct HeartbeatTimes : MembershipOutput {
+  explicit HeartbeatTimes(const Clock* c) : clock(c) {}
+  void SendToAll(MemberMessage, const std::string&) override {}
+  void SendHeartbeat(Rank) override { times.push_back(clock->NowNs() / kNsPerMs); }
+  int64_t LastSentNs(Rank) override { return 0; }
+  void ShutdownAll() override {}
+  const Clock* const clock;
+  std::vector<int64_t> times;
+};
+
+TEST(MembershipTest, NodesThatBeganAtDifferentMomentsSendHeartbeatsAtTheSame) {
+  FakeClock clock;
+  std::vector<HeartbeatTimes> sent(2, HeartbeatTimes(&clock));
+  std::vector<std::unique_ptr<Membership>> nodes;
+  for (int at_ms = 0; at_ms <= 2000; at_ms += 10, clock.Advance(10 * kNsPerMs)) {
+    if (at_ms == 0 || at_ms == 130) {
+      const Rank self = static_cast<Rank>(nodes.size());
+      nodes.push_back(
+          std::make_unique<Membership>(Membership::Options{.self = self, .names = {"n0", "n1"}}, &clock, &sent[self]));
+      nodes.back()->OnConnected(1 - self);
+    }
+    for (Rank self = 0; self < static_cast<Rank>(nodes.size()); ++self) {
+      nodes[self]->OnHeard(1 - self, clock.NowNs());
+      nodes[self]->Tick(true);
+    }
+  }
+  for (const HeartbeatTimes& node : sent) EXPECT_THAT(node.times, ElementsAre(500, 1000, 1500, 2000));
 }
 
 class SmallJobTest : public OneNodeTest {
