@@ -82,6 +82,8 @@ Status Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
   return DataLoss("%s is not a valid Datum (%zu bytes)", Describe(record).c_str(), bytes.size());
 }
 
+float Dataset::LabelOf(int64_t, const caffe::Datum& datum) const { return static_cast<float>(datum.label()); }
+
 Status Dataset::ReadLabels(int64_t record, float*) {
   return InvalidArgument("%s has no labels but that of its Datum", Describe(record).c_str());
 }

@@ -63,8 +63,10 @@ class Dataset {
   virtual Status Read(int64_t record, std::string* bytes) = 0;
   /// The same as a message. @return also kDataLoss: the bytes are no Datum. The message names the record.
   virtual Status ReadDatum(int64_t record, caffe::Datum* datum);
-  /// Of a record's labels where it has several, such as [1, H, W]; of rank 0: it has one, the Datum's, or none.
+  /// Of a record's labels where it has several, such as [1, H, W]; of rank 0: it has one (LabelOf), or none.
   virtual Shape label_shape() const { return {}; }
+  /// The one label of a record; a number that is no class need not be whole. @param datum of the record.
+  virtual float LabelOf(int64_t record, const caffe::Datum& datum) const;
   /// Reads label_shape().count() labels of a record; only where they are several. Errors as ReadDatum's.
   virtual Status ReadLabels(int64_t record, float* labels);
 

@@ -3,6 +3,7 @@
 #include "data/hdf5_dataset.h"
 
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/input_file.h"
 #include "proto/caffe.pb.h"
 
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace hp {
 
@@ -25,8 +25,6 @@ constexpr std::string_view kBlanksOfHdf5List = " \t\r";
 std::string LabelsText(const Shape& label) {
   return label.rank() == 0 ? "one label" : "labels of [" + label.ToString() + "]";
 }
-
-bool IsLabel(double value) { return std::trunc(value) == value && std::abs(value) <= INT32_MAX; }
 
 }  // namespace
 
@@ -186,16 +184,11 @@ Status Hdf5Dataset::TakeLabels(const OpenFile& open, const File& file, int64_t r
 }
 
 Status Hdf5Dataset::ReadRowLabels(const OpenFile& open, const std::string& set, int64_t rows) {
-  std::vector<double> some;
+  std::vector<float> some;
   for (int64_t row = 0; row < rows; row += static_cast<int64_t>(some.size())) {
     some.resize(static_cast<size_t>(std::min(kLabelsAtATime, rows - row)));
-    if (!open.labels.Read(row, static_cast<int64_t>(some.size()), open.api.native_double, some.data()))
+    if (!open.labels.Read(row, static_cast<int64_t>(some.size()), open.api.native_float, some.data()))
       return DataLoss("%s cannot be read: no numbers, or damaged", set.c_str());
-    const auto wrong = std::find_if_not(some.begin(), some.end(), IsLabel);
-    if (wrong != some.end()) {
-      return InvalidArgument("%s has %g in row %lld; expected integers: labels are classes", set.c_str(), *wrong,
-                             static_cast<long long>(row + (wrong - some.begin())));
-    }
     labels_.insert(labels_.end(), some.begin(), some.end());
   }
   return OkStatus();
@@ -248,8 +241,12 @@ Status Hdf5Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
   datum->set_height(static_cast<int>(row_[1]));
   datum->set_width(static_cast<int>(row_[2]));
   datum->mutable_float_data()->Resize(static_cast<int>(row_.count()), 0);
-  if (!labels_.empty()) datum->set_label(labels_[record]);
   return ReadRow(record, false, datum->mutable_float_data()->mutable_data());
+}
+
+uint64_t Hdf5Dataset::IndexHash() const {
+  if (labels_.empty()) return 0;
+  return HashBytes({reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof(float)});
 }
 
 Status Hdf5Dataset::ReadLabels(int64_t record, float* labels) { return ReadRow(record, true, labels); }

@@ -26,7 +26,7 @@ class Hdf5Dataset : public DatumDataset {
  public:
   /// @return kFailedPrecondition: no HDF5 here (CheckHdf5); kNotFound, kInvalidArgument: list or file cannot be opened,
   /// a dataset is missing or has another shape than [N, C], [N, C, H] or [N, C, H, W] (labels: [N], and up to three
-  /// dims behind), files differ in shape, or a row's one label is no integer; kDataLoss: no HDF5 file. List, line and
+  /// dims behind), or files differ in shape; kDataLoss: no HDF5 file. List, line and
   /// file are named.
   static StatusOr<std::unique_ptr<Dataset>> Open(const std::string& list, const Hdf5Names& names,
                                                  const DatasetOptions& options);
@@ -36,6 +36,7 @@ class Hdf5Dataset : public DatumDataset {
   std::string_view key(int64_t) const override { return ""; }  ///< rows have numbers alone
   Status ReadDatum(int64_t record, caffe::Datum* datum) override;
   Shape label_shape() const override { return label_; }
+  float LabelOf(int64_t record, const caffe::Datum&) const override { return labels_.empty() ? 0 : labels_[record]; }
   Status ReadLabels(int64_t record, float* labels) override;
   Status CheckUnchanged() override;
   /// "train.txt:2: b.h5: row 17".
@@ -61,6 +62,7 @@ class Hdf5Dataset : public DatumDataset {
   Status TakeLabels(const OpenFile& open, const File& file, int64_t rows);
   Status ReadRowLabels(const OpenFile& open, const std::string& set, int64_t rows);
   StatusOr<Shape> LabelShape(const OpenFile& open, const std::string& set, int64_t rows) const;
+  uint64_t IndexHash() const override;  ///< of all labels, where a row has one
   Status ReadRow(int64_t record, bool labels, float* out);
   StatusOr<OpenFile*> Use(size_t file);
 
@@ -69,7 +71,7 @@ class Hdf5Dataset : public DatumDataset {
   Shape label_;  // of a row with several labels; of rank 0: it has one, or none
   int64_t size_ = 0;
   std::vector<File> files_;
-  std::vector<int> labels_;                      // of all records, where each has one
+  std::vector<float> labels_;                    // of all records, where each has one
   std::vector<std::unique_ptr<OpenFile>> open_;  // the latest last; only under the library's mutex
 };
 

@@ -288,7 +288,7 @@ StatusOr<int64_t> BatchReader::Impl::ReadGoodRecord(int64_t record, caffe::Datum
 
 Status BatchReader::Impl::ReadLabels(int64_t record, const caffe::Datum& datum, float* labels) {
   if (labels_of_row_ > 1) return dataset_->ReadLabels(record, labels);
-  *labels = static_cast<float>(datum.label());
+  *labels = dataset_->LabelOf(record, datum);
   return OkStatus();
 }
 

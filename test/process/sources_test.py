@@ -264,12 +264,22 @@ class Hdf5DataTest(SourceTest):
     def test_programs_that_read_nets(self):
         self.expect_programs_read(self.net())
 
+    def test_one_number_a_row_to_learn(self):
+        rows = [[pixel * 0.0078125 for pixel in image] for image in self.pixels]
+        numbers = [label / 8 - 0.3 for label in self.labels]
+        self.write_rows("db/a.h5", rows[:13], numbers[:13], label_type="float")
+        self.write_rows("db/b.h5", rows[13:], numbers[13:], label_type="double")
+        net = self.net().replace('"ip2"\n        inner_product_param { num_output: 4', '"ip2"\n        inner_product_param { num_output: 1')
+        net = re.sub(r'layer { name: "accuracy".*\n', "", net).replace('"SoftmaxWithLoss"', '"EuclideanLoss"')
+        self.assertIn("num_output: 1 ", net)
+        self.expect_equal_tables(net)
+
     def test_faults(self):
         self.make_job(iterations=20, net=self.net())
         self.make_table(conv=1, fc=0, micro_batches=1)
         where = r'layer "data": %s:2: %s: ' % (self.path("db/list.txt"), self.path("db/b.h5"))
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 0.5], label_type="double")
-        self.refused(where + r'dataset "label" has 0\.5 in row 1; expected integers: labels are classes')
+        self.refused(r'layer "loss", batch \d+, rows from \d+: label 0\.5 of row \d+ is not in 0\.\.\d')
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2, 3, 4], label_dims="2,1,2")
         self.refused(where + r'dataset "label" has labels of \[1 2\] in a row; expected one label, as in .*/a\.h5')
         self.write_rows("db/b.h5", [[1, 2, 3]] * 2, [1, 2], shape=(3,))

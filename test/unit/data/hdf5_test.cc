@@ -57,7 +57,7 @@ TEST_F(Hdf5DatasetTest, RecordsAreTheRowsOfAllFiles) {
     ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
     EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({2, 2, 1}));
     const int row = static_cast<int>(record < 3 ? record : record - 3);
-    EXPECT_EQ(datum.label(), 3 * row);
+    EXPECT_EQ((*dataset)->LabelOf(record, datum), 3 * row);
     ASSERT_EQ(datum.float_data_size(), 4);
     for (int i = 0; i < 4; ++i)
       EXPECT_EQ(datum.float_data(i), (record < 3 ? 0.0f : 100.0f) + 0.25f * static_cast<float>(4 * row + i));
@@ -75,7 +75,7 @@ TEST_F(Hdf5DatasetTest, DimsThatAreNotThereAreOne) {
   auto unlabelled = OpenFiles({"a"});
   ASSERT_TRUE(unlabelled.ok()) << unlabelled.status();
   ASSERT_TRUE((*unlabelled)->ReadDatum(3, &datum).ok());
-  EXPECT_EQ(datum.label(), 0);
+  EXPECT_EQ((*unlabelled)->LabelOf(3, datum), 0);
 }
 
 TEST_F(Hdf5DatasetTest, ManyFilesAreReadByManyThreadsInAnyOrder) {
@@ -148,13 +148,26 @@ TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
             line + (folder_ / "b") + ": dataset \"label\" is not there; it is named as the layer's second top");
   ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"label", "float", {1}, {1}}}).ok());
   EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" is not there; it is named as the layer's first top"));
-  for (const double label : {0.25, 3e9, std::nan("")}) {
-    ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {2, 5}, std::vector<double>(10)},
-                                                {"label", "double", {2}, {1, label}}})
-                    .ok());
-    EXPECT_THAT(with("b"),
-                HasSubstr(Format("\"label\" has %g in row 1; expected integers: labels are classes", label)));
+}
+
+// A number that a net learns to tell, rather than a class, need not be whole; which of the two it is, its readers know.
+TEST_F(Hdf5DatasetTest, OneLabelOfARowMayBeAnyNumber) {
+  ASSERT_TRUE(test::WriteHdf5(folder_ / "a", {{"data", "float", {3, 5}, std::vector<double>(15)},
+                                              {"label", "double", {3, 1}, {1, 0.25, -3e9}}})
+                  .ok());
+  const auto dataset = OpenFiles({"a"});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->label_shape().rank(), 0);
+  caffe::Datum datum;
+  const float expected[] = {1, 0.25f, -3e9f};
+  for (int64_t record = 0; record < 3; ++record) {
+    ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
+    EXPECT_EQ((*dataset)->LabelOf(record, datum), expected[record]);
   }
+  ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {3, 5}, std::vector<double>(15)},
+                                              {"label", "double", {3, 1}, {1, 0.5, -3e9}}})
+                  .ok());
+  EXPECT_NE(OpenFiles({"b"}).value()->Fingerprint(), (*dataset)->Fingerprint());
 }
 
 TEST_F(Hdf5DatasetTest, FilesThatCannotBeReadAreNamed) {
