@@ -11,6 +11,14 @@ ElementLossDesc::Targets TargetsOf(const LayerInputs& in) {
   return in.size() > 1 ? ElementLossDesc::kInput : ElementLossDesc::kLabels;
 }
 
+/// Both in the shape of the first: where shapes differ, both are dense (LayerTraits::pairs_elements).
+LayerInputs Paired(LayerInputs in) {
+  if (in.size() < 2 || in[0].shape == in[1].shape) return in;
+  in[1] = {in[0].shape, 1, in[1].element};
+  in[0].channel_block = 1;
+  return in;
+}
+
 }  // namespace
 
 /// Labels are no input, and a tensor in their place is.
@@ -22,7 +30,7 @@ StatusOr<LayerOp> MakeContrastiveLossOp(const LayerTraits& layer, const OpContex
 /// Half the sum of squared differences, for each sample.
 StatusOr<LayerOp> MakeEuclideanLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
   return context.backend->ElementLoss(
-      {.function = loss::SquaredError{}, .targets = TargetsOf(in), .loss_weight = layer.loss_weight(0)}, in);
+      {.function = loss::SquaredError{}, .targets = TargetsOf(in), .loss_weight = layer.loss_weight(0)}, Paired(in));
 }
 
 /// One class against all others; squares of it with L2.
@@ -57,7 +65,7 @@ StatusOr<LayerOp> MakeSigmoidLossOp(const LayerTraits& layer, const OpContext& c
       desc.per_sample = 0;
       break;
   }
-  return context.backend->ElementLoss(desc, in);
+  return context.backend->ElementLoss(desc, Paired(in));
 }
 
 }  // namespace hp

@@ -223,6 +223,11 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   return context;
 }
 
+bool NodeNetBuilder::ComparesShapes(const GraphLayer& layer) const {
+  if (!layer.traits.pairs_elements() || layer.label_targets) return false;
+  return plan_.sample_shape(layer.bottoms[0]) != plan_.sample_shape(layer.bottoms[1]);
+}
+
 StatusOr<std::vector<NodeNetBuilder::Input>> NodeNetBuilder::Inputs(int layer) {
   const GraphLayer& entry = graph_.layers()[layer];
   const ChannelUse use = entry.channel_use();
@@ -234,7 +239,7 @@ StatusOr<std::vector<NodeNetBuilder::Input>> NodeNetBuilder::Inputs(int layer) {
     if (entry.is_label(i)) continue;
     if (placement_.ReadsLocally(layer, blob)) {
       int tensor = local_.at(blob);
-      if (product) {
+      if (product || ComparesShapes(entry)) {
         HP_ASSIGN_OR_RETURN(tensor, Dense(tensor));
       }
       in.push_back({tensor, blob, i});

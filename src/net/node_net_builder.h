@@ -48,6 +48,8 @@ class NodeNetBuilder {
     size_t bottom = 0;
   };
   StatusOr<std::vector<Input>> Inputs(int layer);
+  /// Whether it compares elements of two tensors of different shapes (LayerTraits::pairs_elements).
+  bool ComparesShapes(const GraphLayer& layer) const;
   StatusOr<std::vector<int>> Gather(int edge);
   StatusOr<int> GatherWhole(int edge);
   StatusOr<int> Dense(int tensor);

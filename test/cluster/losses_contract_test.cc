@@ -81,6 +81,13 @@ const LossCase kLosses[] = {
      Product("ip2", "ip1", 300) + Layer("light", "Threshold", "bottom: 'flatdata'") +
          Layer("loss", "SigmoidCrossEntropyLoss", "bottom: 'ip2' bottom: 'light'", "loss_weight: 0.01") +
          Layer("error", "EuclideanLoss", "bottom: 'ip2' bottom: 'light'", "loss_weight: 0.02")},
+    // What is compared need not have one shape: images beside rows, maps in the convolution's own layout beside rows.
+    {"ImagesBesideRows",
+     Product("ip2", "ip1", 300) + Layer("loss", "EuclideanLoss", "bottom: 'data' bottom: 'ip2'", "loss_weight: 0.05")},
+    {"MapsBesideRows",
+     Product("ip2", "ip1", 384) + Layer("near", "EuclideanLoss", "bottom: 'ip2' bottom: 'conv1'", "loss_weight: 0.01") +
+         Layer("light", "Threshold", "bottom: 'conv1'") +
+         Layer("loss", "SigmoidCrossEntropyLoss", "bottom: 'ip2' bottom: 'light'", "loss_weight: 0.01")},
     // Labels as numbers to come near to.
     {"Regression",
      Product("ip2", "ip1", 1) + Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.2")},

@@ -17,15 +17,12 @@ LossNormalization SigmoidLossNormalization(const caffe::LossParameter& param) {
 
 namespace {
 
-/// Labels, and the like, are [rows], for one element of bottom 0 in each row, or one for each element.
+/// As many elements in each row, in whatever shapes.
 StatusOr<std::vector<Shape>> PairShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  const bool one = in[0].rank() >= 1 && in[0].count() == in[0][0] && in[1] == Shape{in[0][0]};
-  if (one || (in[0] == in[1] && in[0].rank() >= 1)) return std::vector<Shape>{{1}};
-  return LayerError(
-      param,
-      "bottoms have shapes [%s] and [%s]; expected equal ones (a Reshape or Flatten may help), or a number "
-      "and a label for each row",
-      in[0].ToString().c_str(), in[1].ToString().c_str());
+  const bool rows = in[0].rank() >= 1 && in[1].rank() >= 1 && in[0][0] == in[1][0];
+  if (rows && in[0].count() == in[1].count()) return std::vector<Shape>{{1}};
+  return LayerError(param, "bottoms have shapes [%s] and [%s]; expected as many elements in each row",
+                    in[0].ToString().c_str(), in[1].ToString().c_str());
 }
 
 StatusOr<std::vector<Shape>> LabelledShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
@@ -87,6 +84,7 @@ LayerType ContrastiveType() {
 LayerType EuclideanLossType() {
   LayerType type = Loss("EuclideanLoss", {});
   type.label_targets = true;
+  type.pairs = true;
   return type;
 }
 
@@ -108,6 +106,7 @@ LayerType SigmoidLossType() {
   LayerType type = Loss("SigmoidCrossEntropyLoss", {"loss_param"});
   type.label_targets = true;
   type.fixed_targets = true;
+  type.pairs = true;
   type.check = CheckSigmoidLoss;
   return type;
 }

@@ -101,6 +101,7 @@ bool LayerTraits::is_view() const { return type_->view; }
 size_t LayerTraits::label_bottom() const { return type_->label_bottom; }
 bool LayerTraits::may_read_labels() const { return type_->label_targets; }
 bool LayerTraits::has_fixed_targets() const { return type_->fixed_targets; }
+bool LayerTraits::pairs_elements() const { return type_->pairs; }
 bool LayerTraits::reads_labels() const { return type_->reads_labels; }
 
 bool LayerTraits::needs_batch_labels() const {

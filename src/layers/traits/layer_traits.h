@@ -151,6 +151,9 @@ class LayerTraits {
   /// Whether that bottom is targets that no gradient goes to, so that nothing below it may learn
   /// (SigmoidCrossEntropyLoss).
   bool has_fixed_targets() const;
+  /// Whether its two bottoms are compared element by element in the order of the prototxt, whatever their shapes are:
+  /// if these differ, both are read dense.
+  bool pairs_elements() const;
   /// Whether the op reads BatchContext::batch_labels as well, to count the global batch's labels that are not ignored.
   bool needs_batch_labels() const;
   /// The label whose rows do not count; nothing: all rows count.

@@ -44,6 +44,7 @@ struct LayerType {
   bool reads_labels = false;   ///< bottom `label_bottom` is labels
   bool label_targets = false;  ///< LayerTraits::may_read_labels
   bool fixed_targets = false;  ///< LayerTraits::has_fixed_targets
+  bool pairs = false;          ///< LayerTraits::pairs_elements
   size_t label_bottom = 1;     ///< which bottom these three are about
   bool statistic = false;      ///< LayerTraits::is_statistic
   bool loss = false;           ///< its first top has a loss weight, 1 by default; no other top may have one

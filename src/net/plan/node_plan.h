@@ -130,6 +130,8 @@ class NodePlan {
   bool has_backward(int segment) const;
   /// Whether the node has a Data or Input layer; it is in segment 0.
   bool reads_images() const;
+  /// Of a blob of the whole net, for one sample.
+  const Shape& sample_shape(int blob) const { return shapes_[blob]; }
   /// Whether some layer of the segment reads labels.
   bool reads_labels(int segment) const;
   /// Whether some layer of the segment computes a sample of its classes (GraphLayer::sampled_by).

@@ -290,10 +290,15 @@ TEST(ElementLoss, LargeScoresDoNotOverflowAndANanIsSeen) {
 
 TEST(ElementLoss, Refusals) {
   LayerUnderTest pair(LossText("EuclideanLoss"));
-  EXPECT_EQ(pair->OutputShapes({{4, 3}, {4, 3, 1}}).status().message(),
-            "layer \"l\": bottoms have shapes [4 3] and [4 3 1]; expected equal ones (a Reshape or Flatten may help), "
-            "or a number and a label for each row");
-  EXPECT_EQ(pair->OutputShapes({{4, 1, 1}, {4}}).value(), (std::vector<Shape>{{1}}));
+  for (const Shape& other : {Shape{4, 4}, Shape{3, 4}}) {
+    EXPECT_EQ(
+        pair->OutputShapes({{4, 3}, other}).status().message(),
+        "layer \"l\": bottoms have shapes [4 3] and [" + other.ToString() + "]; expected as many elements in each row");
+  }
+  for (const std::vector<Shape>& in :
+       {std::vector<Shape>{{4, 1, 1}, {4}}, {{4, 6}, {4, 1, 2, 3}}, {{4, 2, 3}, {4, 6}}}) {
+    EXPECT_EQ(pair->OutputShapes(in).value(), (std::vector<Shape>{{1}}));
+  }
   EXPECT_FALSE(pair->reads_labels());
   EXPECT_TRUE(pair->may_read_labels());
   EXPECT_TRUE(pair->is_statistic());
