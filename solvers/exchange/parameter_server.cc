@@ -17,7 +17,7 @@ size_t Rounded(size_t count) { return (count + kLine - 1) / kLine * kLine; }
 
 }  // namespace
 
-ParameterServer::ParameterServer(Options options, ServedLinks* links, GradientsSink on_gradients)
+ParameterServer::ParameterServer(Options options, PeerLinks* links, GradientsSink on_gradients)
     : options_(std::move(options)), links_(links), on_gradients_(std::move(on_gradients)) {
   for (const Param& param : options_.params) {
     const size_t index = begins_.size();
@@ -34,7 +34,7 @@ size_t ParameterServer::BytesFor(const Options& options) {
   return elements * sizeof(float) * static_cast<size_t>(options.ahead) * static_cast<size_t>(options.replicas);
 }
 
-StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(Options options, ServedLinks* links,
+StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(Options options, PeerLinks* links,
                                                                    GradientsSink on_gradients) {
   std::unique_ptr<ParameterServer> server(new ParameterServer(std::move(options), links, std::move(on_gradients)));
   HP_ASSIGN_OR_RETURN(server->places_, Buffer::Allocate(BytesFor(server->options_)));
@@ -59,7 +59,8 @@ std::span<float> ParameterServer::PlaceOf(uint64_t clock, size_t index, int repl
 void ParameterServer::Grant(uint64_t clock, size_t index) {
   if (static_cast<int64_t>(clock) >= options_.end_clock) return;
   for (int replica = 0; replica < options_.replicas; ++replica) {
-    links_->Grant(replica, {clock, options_.params[index].number}, PlaceOf(clock, index, replica));
+    WarnOfPost(links_->Grant(replica, {clock, options_.params[index].number},
+                             std::as_writable_bytes(PlaceOf(clock, index, replica))));
   }
 }
 
@@ -94,7 +95,7 @@ void ParameterServer::Serve(uint64_t clock, int param, std::span<const float> va
       }
     }
   }
-  for (const auto& [replica, grant] : granted) links_->Write(replica, place, grant, values);
+  for (const auto& [replica, grant] : granted) WarnOfPost(links_->Write(replica, place, grant, std::as_bytes(values)));
 }
 
 bool ParameterServer::TakeIfReady(const Update& update) {
@@ -118,7 +119,7 @@ void ParameterServer::OnGranted(int replica, const LinkPlace& place, const LinkG
     }
     values = ready.mapped();
   }
-  links_->Write(replica, place, grant, values);
+  WarnOfPost(links_->Write(replica, place, grant, std::as_bytes(values)));
 }
 
 void ParameterServer::OnArrived(int, const LinkPlace& place) {

@@ -2,7 +2,7 @@
 
 #include "base/mutex.h"
 #include "hp/status.h"
-#include "solvers/exchange/served_links.h"
+#include "solvers/exchange/peer_links.h"
 #include "tensor/buffer.h"
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace hp {
 ///   on_gradients(t, 7)                                       // all replicas' are here
 ///   server->GradientOf(t, 7, r) for each r; server->Release(t, 7);   // their places are granted for a later update
 ///   server->Serve(t, 7, values);                             // goes to each replica that pulls it
-class ParameterServer : private ServedEvents {
+class ParameterServer : private PeerEvents {
  public:
   /// What the server has of a parameter.
   struct Param {
@@ -46,8 +46,8 @@ class ParameterServer : private ServedEvents {
   using GradientsSink = std::function<void(uint64_t clock, int param)>;
 
   /// Allocates and registers the places. @param links must outlive it.
-  /// @return kResourceExhausted: out of memory; the error of ServedLinks::Register.
-  static StatusOr<std::unique_ptr<ParameterServer>> Create(Options options, ServedLinks* links,
+  /// @return kResourceExhausted: out of memory; the error of PeerLinks::Register.
+  static StatusOr<std::unique_ptr<ParameterServer>> Create(Options options, PeerLinks* links,
                                                            GradientsSink on_gradients);
   /// Of the memory that Create allocates.
   static size_t BytesFor(const Options& options);
@@ -67,20 +67,21 @@ class ParameterServer : private ServedEvents {
  private:
   using Update = std::pair<uint64_t, size_t>;  // clock, index into Options::params
   using Place = std::pair<int, LinkPlace>;     // of a replica
-  ParameterServer(Options options, ServedLinks* links, GradientsSink on_gradients);
+  ParameterServer(Options options, PeerLinks* links, GradientsSink on_gradients);
   size_t IndexOf(int param) const { return index_.at(param); }
   std::span<float> PlaceOf(uint64_t clock, size_t index, int replica) const;
   void Grant(uint64_t clock, size_t index);
   /// Whether on_gradients of an update is due; then it counts as called.
   bool TakeIfReady(const Update& update) HP_REQUIRES(mutex_);
 
-  // ServedEvents
+  // PeerEvents; a link that breaks is the failure detector's business, which ends the job
   void OnGranted(int replica, const LinkPlace& place, const LinkGrant& grant) override HP_EXCLUDES(mutex_);
   void OnArrived(int replica, const LinkPlace& place) override HP_EXCLUDES(mutex_);
   void OnWritten(int replica, const LinkPlace& place) override HP_EXCLUDES(mutex_);
+  void OnBroken(const Status&) override {}
 
   const Options options_;
-  ServedLinks* const links_;
+  PeerLinks* const links_;
   const GradientsSink on_gradients_;
   std::map<int, size_t> index_;           // by the caller's number
   std::map<uint32_t, size_t> of_number_;  // likewise

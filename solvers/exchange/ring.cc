@@ -21,15 +21,6 @@ namespace {
 // cost a tenth more processor time where replicas share cores (exchange_speed), and gain nothing.
 constexpr int kSlots = 2, kWrites = 2;
 
-size_t LargestChunk(const RingPlan& plan) {
-  size_t largest = 0;
-  for (const RingPlan::Collective& collective : plan.collectives()) {
-    const size_t block = (collective.count + plan.size() - 1) / plan.size();
-    largest = std::max(largest, std::min(collective.chunk, block));
-  }
-  return largest;
-}
-
 void AddTo(std::span<float> sum, std::span<const float> arrived) {
   float* const to = sum.data();
   const float* const from = arrived.data();
@@ -40,19 +31,19 @@ void AddTo(std::span<float> sum, std::span<const float> arrived) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Ring>> Ring::Create(const RingPlan* plan, RingLinks* links, DoneSink on_done) {
-  std::unique_ptr<Ring> ring(new Ring(plan, links, std::move(on_done)));
-  HP_ASSIGN_OR_RETURN(ring->scratch_, Buffer::Allocate(BytesFor(*plan)));
+StatusOr<std::unique_ptr<Allreduce>> Ring::Create(RingPlan plan, PeerLinks* links, DoneSink on_done) {
+  std::unique_ptr<Ring> ring(new Ring(std::move(plan), links, std::move(on_done)));
+  HP_ASSIGN_OR_RETURN(ring->scratch_, Buffer::Allocate(BytesFor(ring->plan_)));
   HP_ASSIGN_OR_RETURN(ring->registered_, links->Register(ring->scratch_.span()));
-  return ring;
+  return std::unique_ptr<Allreduce>(std::move(ring));
 }
 
 size_t Ring::BytesFor(const RingPlan& plan) {
-  return plan.steps() > 0 ? kSlots * LargestChunk(plan) * sizeof(float) : 0;
+  return plan.steps() > 0 ? kSlots * plan.LargestChunk() * sizeof(float) : 0;
 }
 
-Ring::Ring(const RingPlan* plan, RingLinks* links, DoneSink on_done)
-    : plan_(*plan), links_(links), on_done_(std::move(on_done)), slot_values_(LargestChunk(*plan)) {
+Ring::Ring(RingPlan plan, PeerLinks* links, DoneSink on_done)
+    : plan_(std::move(plan)), links_(links), sums_(&plan_, std::move(on_done)), slot_values_(plan_.LargestChunk()) {
   for (int slot = kSlots; slot-- > 0;) free_slots_.push_back(slot);
 }
 
@@ -65,13 +56,7 @@ uint64_t Ring::TransfersOf(int collective) const {
 }
 
 Status Ring::Start(uint64_t clock, int collective, std::span<float> values) {
-  CHECK_EQ(values.size(), plan_.collectives()[collective].count);
-  const uint64_t transfers = TransfersOf(collective);
-  if (transfers == 0) {
-    on_done_(clock, collective);
-    return OkStatus();
-  }
-  sums_[{clock, collective}] = {values, transfers};
+  if (!sums_.Start(clock, collective, values, TransfersOf(collective))) return OkStatus();
   for (int step = 0; plan_.adds(step); ++step) {
     for (uint32_t chunk = 0; chunk < plan_.ReceivedChunks(collective, step); ++chunk) {
       wanted_.push_back({clock, plan_.Number({collective, step, chunk})});
@@ -81,7 +66,7 @@ Status Ring::Start(uint64_t clock, int collective, std::span<float> values) {
   return Post();
 }
 
-Status Ring::OnGranted(const LinkPlace& place, const LinkGrant& grant) {
+Status Ring::OnGranted(int /*right*/, const LinkPlace& place, const LinkGrant& grant) {
   const auto ready = ready_.find(place);
   if (ready == ready_.end()) {
     granted_.emplace(place, grant);
@@ -92,10 +77,10 @@ Status Ring::OnGranted(const LinkPlace& place, const LinkGrant& grant) {
   return Post();
 }
 
-Status Ring::OnArrived(const LinkPlace& place) {
+Status Ring::OnArrived(int /*left*/, const LinkPlace& place) {
   const RingPlan::Transfer transfer = plan_.At(place.number);
   if (plan_.adds(transfer.step)) {
-    const std::span<float> values = ValuesOf(place, plan_.Received(transfer));
+    const std::span<float> values = sums_.ValuesOf(place, plan_.Received(transfer));
     const auto slot = slots_.find(place);
     CHECK(slot != slots_.end()) << "a place that was not granted arrived";
     AddTo(values, Slot(slot->second, values.size()));
@@ -105,31 +90,27 @@ Status Ring::OnArrived(const LinkPlace& place) {
   if (transfer.step + 1 < plan_.steps()) {
     Ready(place.clock, {transfer.collective, transfer.step + 1, transfer.chunk});
   }
-  EndOne(place);
+  sums_.EndOne(place);
   return Post();
 }
 
 // What was sent in a step of the reduce-scatter is overwritten by its sum, N - 1 steps later.
-Status Ring::OnWritten(const LinkPlace& place) {
+Status Ring::OnWritten(int /*right*/, const LinkPlace& place) {
   --writes_;
   RingPlan::Transfer transfer = plan_.At(place.number);
   if (plan_.adds(transfer.step)) {
     transfer.step += plan_.steps() / 2;
-    HP_RETURN_IF_ERROR(links_->Grant({place.clock, plan_.Number(transfer)}, ValuesOf(place, plan_.Received(transfer))));
+    const std::span<float> values = sums_.ValuesOf(place, plan_.Received(transfer));
+    HP_RETURN_IF_ERROR(
+        links_->Grant(plan_.left(), {place.clock, plan_.Number(transfer)}, std::as_writable_bytes(values)));
   }
-  EndOne(place);
+  sums_.EndOne(place);
   return Post();
-}
-
-std::span<float> Ring::ValuesOf(const LinkPlace& place, const Range& range) {
-  const auto sum = sums_.find({place.clock, plan_.At(place.number).collective});
-  CHECK(sum != sums_.end()) << "a transfer of a collective that is not under way";
-  return sum->second.values.subspan(range.begin, range.size());
 }
 
 void Ring::Ready(uint64_t clock, const RingPlan::Transfer& transfer) {
   const LinkPlace place{clock, plan_.Number(transfer)};
-  const std::span<const float> source = ValuesOf(place, plan_.Sent(transfer));
+  const std::span<const float> source = sums_.ValuesOf(place, plan_.Sent(transfer));
   const auto granted = granted_.find(place);
   if (granted == granted_.end()) {
     ready_[place] = source;
@@ -139,14 +120,6 @@ void Ring::Ready(uint64_t clock, const RingPlan::Transfer& transfer) {
   granted_.erase(granted);
 }
 
-void Ring::EndOne(const LinkPlace& place) {
-  const int collective = plan_.At(place.number).collective;
-  const auto sum = sums_.find({place.clock, collective});
-  if (--sum->second.left > 0) return;
-  sums_.erase(sum);
-  on_done_(place.clock, collective);
-}
-
 Status Ring::Post() {
   while (!wanted_.empty() && !free_slots_.empty()) {
     const LinkPlace place = wanted_.front();
@@ -154,13 +127,13 @@ Status Ring::Post() {
     slots_[place] = free_slots_.back();
     free_slots_.pop_back();
     const size_t count = static_cast<size_t>(plan_.Received(plan_.At(place.number)).size());
-    HP_RETURN_IF_ERROR(links_->Grant(place, Slot(slots_[place], count)));
+    HP_RETURN_IF_ERROR(links_->Grant(plan_.left(), place, std::as_writable_bytes(Slot(slots_[place], count))));
   }
   while (!sendable_.empty() && writes_ < kWrites) {
     const auto [place, send] = *sendable_.begin();
     sendable_.erase(sendable_.begin());
     ++writes_;
-    HP_RETURN_IF_ERROR(links_->Write(place, send.grant, send.source));
+    HP_RETURN_IF_ERROR(links_->Write(plan_.right(), place, send.grant, std::as_bytes(send.source)));
   }
   return OkStatus();
 }

@@ -8,7 +8,7 @@
 
 namespace hp {
 
-ServerClient::ServerClient(std::vector<Param> params, ServedLinks* links, Callbacks callbacks)
+ServerClient::ServerClient(std::vector<Param> params, PeerLinks* links, Callbacks callbacks)
     : params_(std::move(params)), links_(links), callbacks_(std::move(callbacks)) {
   for (size_t p = 0; p < params_.size(); ++p) {
     index_[params_[p].param] = p;
@@ -18,7 +18,7 @@ ServerClient::ServerClient(std::vector<Param> params, ServedLinks* links, Callba
   }
 }
 
-StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(std::vector<Param> params, ServedLinks* links,
+StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(std::vector<Param> params, PeerLinks* links,
                                                              Callbacks callbacks) {
   std::unique_ptr<ServerClient> client(new ServerClient(std::move(params), links, std::move(callbacks)));
   for (const Param& param : client->params_) {
@@ -36,7 +36,8 @@ StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(std::vector<Param> 
 void ServerClient::Write(const PieceAt& at, const LinkPlace& place, const LinkGrant& grant) {
   const Param& param = params_[at.param];
   const Param::Piece& piece = param.pieces[at.piece];
-  links_->Write(piece.server, place, grant, param.gradient.subspan(piece.begin, piece.count));
+  const std::span<const float> gradient = param.gradient.subspan(piece.begin, piece.count);
+  WarnOfPost(links_->Write(piece.server, place, grant, std::as_bytes(gradient)));
 }
 
 // All pieces count as under way before the first of them is posted: it may end at once.
@@ -65,7 +66,8 @@ void ServerClient::Pull(uint64_t clock, int param, std::span<float> values) {
     coming_[{clock, IndexOf(param)}] = pulled.pieces.size();
   }
   for (const Param::Piece& piece : pulled.pieces) {
-    links_->Grant(piece.server, {clock, piece.number}, values.subspan(piece.begin, piece.count));
+    const std::span<float> of_piece = values.subspan(piece.begin, piece.count);
+    WarnOfPost(links_->Grant(piece.server, {clock, piece.number}, std::as_writable_bytes(of_piece)));
   }
 }
 

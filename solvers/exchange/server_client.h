@@ -2,7 +2,7 @@
 
 #include "base/mutex.h"
 #include "hp/status.h"
-#include "solvers/exchange/served_links.h"
+#include "solvers/exchange/peer_links.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace hp {
 ///   update t
 ///
 /// Owned by the node. Events come until the transport has stopped; the gradients and values must live so long.
-class ServerClient : private ServedEvents {
+class ServerClient : private PeerEvents {
  public:
   /// A parameter and where its pieces belong.
   struct Param {
@@ -44,8 +44,8 @@ class ServerClient : private ServedEvents {
     std::function<void(uint64_t clock, int param)> on_sent, on_values;
   };
 
-  /// Registers gradients and values. @param links must outlive it. @return the error of ServedLinks::Register.
-  static StatusOr<std::unique_ptr<ServerClient>> Create(std::vector<Param> params, ServedLinks* links,
+  /// Registers gradients and values. @param links must outlive it. @return the error of PeerLinks::Register.
+  static StatusOr<std::unique_ptr<ServerClient>> Create(std::vector<Param> params, PeerLinks* links,
                                                         Callbacks callbacks);
 
   /// Sends the gradient of a parameter for update `clock`; it must not be written before on_sent. Once for each
@@ -62,19 +62,20 @@ class ServerClient : private ServedEvents {
     size_t param = 0, piece = 0;
   };
 
-  ServerClient(std::vector<Param> params, ServedLinks* links, Callbacks callbacks);
+  ServerClient(std::vector<Param> params, PeerLinks* links, Callbacks callbacks);
   size_t IndexOf(int param) const { return index_.at(param); }
   void Write(const PieceAt& at, const LinkPlace& place, const LinkGrant& grant);
   /// @return whether it was the last piece of its parameter.
   bool EndOne(Open* open, const LinkPlace& place) HP_EXCLUDES(mutex_);
 
-  // ServedEvents
+  // PeerEvents; a link that breaks is the failure detector's business, which ends the job
   void OnGranted(int server, const LinkPlace& place, const LinkGrant& grant) override HP_EXCLUDES(mutex_);
   void OnArrived(int server, const LinkPlace& place) override;
   void OnWritten(int server, const LinkPlace& place) override;
+  void OnBroken(const Status&) override {}
 
   const std::vector<Param> params_;
-  ServedLinks* const links_;
+  PeerLinks* const links_;
   const Callbacks callbacks_;
   std::map<int, size_t> index_;         // by the caller's number
   std::map<uint32_t, PieceAt> pieces_;  // by number

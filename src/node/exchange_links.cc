@@ -5,50 +5,58 @@
 
 namespace hp {
 
-PlaceTag ExchangeLinks::TagOf(const LinkPlace& place) const {
-  return ExchangeTag(places_.stage, place.clock, place.number);
+ExchangeLinks::ExchangeLinks(Options options) : options_(std::move(options)) {
+  for (size_t i = 0; i < options_.peers.size(); ++i) index_[options_.peers[i]] = static_cast<int>(i);
 }
 
 StatusOr<std::shared_ptr<const void>> ExchangeLinks::Register(std::span<std::byte> memory) {
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<MemoryRegion> region, transport_->Register(memory));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<MemoryRegion> region, options_.transport->Register(memory));
   return std::shared_ptr<const void>(std::shared_ptr<MemoryRegion>(std::move(region)));
 }
 
-Status ExchangeLinks::Grant(const LinkPlace& place, std::span<float> memory) {
+Status ExchangeLinks::Grant(int peer, const LinkPlace& place, std::span<std::byte> memory) {
   {
     MutexLock lock(&mutex_);
-    granted_[place] = memory.size_bytes();
+    granted_[{peer, place}] = memory.size();
   }
-  return transport_->Grant(left_, TagOf(place), std::as_writable_bytes(memory)).Prepend("exchange");
+  const PlaceTag tag = ExchangeTag(options_.granted_stage, place.clock, place.number);
+  return options_.transport->Grant(options_.peers[peer], tag, memory).Prepend("exchange");
 }
 
-Status ExchangeLinks::Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) {
+Status ExchangeLinks::Write(int peer, const LinkPlace& place, const LinkGrant& grant,
+                            std::span<const std::byte> source) {
+  const Rank rank = options_.peers[peer];
   {
     MutexLock lock(&mutex_);
-    payload_[places_.granter].sent += std::ssize(std::as_bytes(source));
+    payload_[rank].sent += std::ssize(source);
   }
-  return transport_->Write(places_.granter, TagOf(place), {grant.index, grant.generation}, std::as_bytes(source))
-      .Prepend("exchange");
+  const PlaceTag tag = ExchangeTag(written_stage(), place.clock, place.number);
+  return options_.transport->Write(rank, tag, {grant.index, grant.generation}, source).Prepend("exchange");
 }
 
-void ExchangeLinks::OnGranted(const PlaceTag& tag, RemoteGrant grant) {
-  events_->OnGranted(PlaceOf(tag), {grant.index, grant.generation});
+void ExchangeLinks::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant) {
+  events_->OnGranted(index_.at(peer), PlaceOf(tag), {grant.index, grant.generation});
 }
 
-// A neighbour that ends its connection in order (kCancelled) leaves the ring as well.
-void ExchangeLinks::OnGrantEnded(const PlaceTag& tag, const Status& status) {
+void ExchangeLinks::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  const int index = index_.at(peer);
   const LinkPlace place = PlaceOf(tag);
   {
     MutexLock lock(&mutex_);
-    const auto granted = granted_.extract(place);
-    if (status.ok() && granted) payload_[left_].received += static_cast<int64_t>(granted.mapped());
+    const auto granted = granted_.extract({index, place});
+    if (status.ok() && granted) payload_[peer].received += static_cast<int64_t>(granted.mapped());
   }
-  if (status.ok()) return events_->OnArrived(place);
-  events_->OnBroken(Unavailable("exchange: %s", status.message().c_str()));
+  if (!status.ok()) return Break(status);
+  events_->OnArrived(index, place);
 }
 
-void ExchangeLinks::OnWriteEnded(const PlaceTag& tag, const Status& status) {
-  if (status.ok()) return events_->OnWritten(PlaceOf(tag));
+void ExchangeLinks::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  if (!status.ok()) return Break(status);
+  events_->OnWritten(index_.at(peer), PlaceOf(tag));
+}
+
+// A peer that ends its connection in order (kCancelled) leaves the exchange as well.
+void ExchangeLinks::Break(const Status& status) {
   events_->OnBroken(Unavailable("exchange: %s", status.message().c_str()));
 }
 

@@ -2,56 +2,64 @@
 
 #include "base/mutex.h"
 #include "base/payload.h"
-#include "scheduler/control/peer_rules.h"
-#include "solvers/exchange/ring_links.h"
+#include "scheduler/control/exchange_rules.h"
+#include "solvers/exchange/peer_links.h"
 #include "transport/transport.h"
 
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace hp {
 
-/// The links of a stage's ring over the node's own connections: each place is a grant of the transport, under a tag of
-/// the exchange (ExchangeTag). Owned by the node, which hands it what the transport reports of such tags.
-class ExchangeLinks : public RingLinks {
+/// The links of an exchange over the node's own connections: each place is a grant of the transport, under a tag of the
+/// exchange (ExchangeTag). Among replicas both directions have the tags of their stage; between replicas and parameter
+/// servers a gradient's place has a tag of the conv stage, a value's one of the server stage. Owned by the node, which
+/// hands it what the transport reports of such tags.
+class ExchangeLinks : public PeerLinks {
  public:
-  /// @param transport must outlive it. @param left the neighbour that writes to us.
-  /// @param places of the right neighbour, to which we write: what it grants us.
-  ExchangeLinks(Transport* transport, Rank left, ExchangePlaces places)
-      : transport_(transport), left_(left), places_(std::move(places)) {}
+  struct Options {
+    Transport* transport = nullptr;      ///< must outlive the links
+    std::vector<Rank> peers;             ///< by index of the replica or server
+    int granted_stage = 0;               ///< of the places that we grant
+    std::vector<ExchangePlaces> places;  ///< of those to whom we write, of one stage: what each grants us
+  };
+  explicit ExchangeLinks(Options options);
 
   /// What PeerRules compares grants with.
-  const ExchangePlaces& places() const { return places_; }
+  const std::vector<ExchangePlaces>& places() const { return options_.places; }
+  int granted_stage() const { return options_.granted_stage; }
+  int written_stage() const { return options_.places.front().stage; }
 
-  void Begin(RingEvents* events) override { events_ = events; }
+  void Begin(PeerEvents* events) override { events_ = events; }
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override;
-  Status Grant(const LinkPlace& place, std::span<float> memory) override HP_EXCLUDES(mutex_);
-  Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) override
+  Status Grant(int peer, const LinkPlace& place, std::span<std::byte> memory) override HP_EXCLUDES(mutex_);
+  Status Write(int peer, const LinkPlace& place, const LinkGrant& grant, std::span<const std::byte> source) override
       HP_EXCLUDES(mutex_);
-  /// What was written and has arrived so far, by neighbour. Any thread.
+  /// What was written and has arrived so far, by node. Any thread.
   std::map<Rank, Payload> payload() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return payload_;
   }
 
-  /// TransportHandler's events, of tags of this stage. Progress thread; the first also the main thread, when the Gate
-  /// opens.
-  void OnGranted(const PlaceTag& tag, RemoteGrant grant);
-  void OnGrantEnded(const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
-  void OnWriteEnded(const PlaceTag& tag, const Status& status);
+  /// TransportHandler's events: a grant of the written stage, an arrival of the granted one, a write of the first.
+  /// Progress thread; OnGranted also the main thread, when the Gate opens.
+  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant);
+  void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
+  void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status);
 
  private:
-  PlaceTag TagOf(const LinkPlace& place) const;
+  void Break(const Status& status);
 
-  Transport* const transport_;
-  const Rank left_;
-  const ExchangePlaces places_;
-  RingEvents* events_ = nullptr;  // set before the Gate opens
+  const Options options_;
+  std::map<Rank, int> index_;     // of peers
+  PeerEvents* events_ = nullptr;  // set before the Gate opens
 
   mutable Mutex mutex_;
-  std::map<LinkPlace, size_t> granted_ HP_GUARDED_BY(mutex_);  // to the left neighbour, in bytes
+  std::map<std::pair<int, LinkPlace>, size_t> granted_ HP_GUARDED_BY(mutex_);  // by peer, in bytes
   std::map<Rank, Payload> payload_ HP_GUARDED_BY(mutex_);
 };
 

@@ -2,7 +2,8 @@
 
 #include "engine/stage_exchange.h"
 #include "solvers/exchange/collective_exchange.h"
-#include "solvers/exchange/ring_exchange.h"
+#include "solvers/exchange/linked_exchange.h"
+#include "solvers/exchange/ring.h"
 #include "solvers/exchange/staged_exchange.h"
 
 #include "glog/logging.h"
@@ -21,23 +22,14 @@ StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, int replicas) {
       std::make_unique<CollectiveExchange>(options.device->device.get(), std::move(collectives), options.callbacks));
 }
 
-/// What goes round the ring of a stage. @param params of ExchangedParamsOf.
-RingPlan PlanOf(const NodeModel& model, const StagePart& part, const std::vector<int>& params) {
+/// How the gradients of a stage are cut. @param params of ExchangedParamsOf.
+BlockPlan::Options CutOf(const NodeModel& model, const StagePart& part, const std::vector<int>& params) {
   const std::vector<StoredParam> stored = model.stored_params();
-  RingPlan::Options plan;
-  plan.rank = part.index;
-  plan.size = model.table().stage(part.stage).size();
-  for (int param : params) plan.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
-  return RingPlan(std::move(plan));
-}
-
-std::unique_ptr<ExchangeLinks> LinksOf(const ExchangeOptions& options, const RingPlan& plan) {
-  const std::vector<Rank>& ranks = options.model->table().stage(options.part.stage).ranks;
-  const size_t own = static_cast<size_t>(options.part.index), size = ranks.size();
-  const Rank left = ranks[(own + size - 1) % size], right = ranks[(own + 1) % size];
-  return std::make_unique<ExchangeLinks>(
-      options.transport, left,
-      ExchangePlaces{.stage = options.part.stage, .granter = right, .bytes = plan.SentBytes()});
+  BlockPlan::Options options;
+  options.rank = part.index;
+  options.size = model.table().stage(part.stage).size();
+  for (int param : params) options.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
+  return options;
 }
 
 /// The slice of a parameter of the ParamStore that node `server` of the server stage has.
@@ -98,8 +90,10 @@ size_t ExchangeHostBytes(const NodeModel& model) {
       continue;
     }
     if (groups.empty() || stage.by_nccl || stage.served >= 0) continue;
-    const RingPlan plan = PlanOf(model, part, ExchangedParamsOf(model, groups));
-    bytes += RingExchange::BytesFor(plan);
+    const BlockPlan::Options cut = CutOf(model, part, ExchangedParamsOf(model, groups));
+    const RingPlan plan(cut);
+    bytes += LinkedExchange::BucketBytes(plan);
+    bytes += Ring::BytesFor(plan);
     if (model.on_host()) continue;
     for (const size_t count : plan.counts()) bytes += count * sizeof(float);
   }
@@ -108,11 +102,11 @@ size_t ExchangeHostBytes(const NodeModel& model) {
 
 StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& options, const ParamStore& store,
                                                          ServerClient::Callbacks callbacks,
-                                                         std::unique_ptr<ServerLinks>* links) {
+                                                         std::unique_ptr<ExchangeLinks>* links) {
   const RoutingTable& table = options.model->table();
   const int stage = options.part.stage, server_stage = table.stage(stage).served;
   const std::vector<ServedParam>& served = options.model->job().served(stage);
-  ServerLinks::Options link{options.transport, table.stage(server_stage).ranks, server_stage, {}};
+  ExchangeLinks::Options link{options.transport, table.stage(server_stage).ranks, server_stage, {}};
   std::vector<ServerClient::Param> params;
   for (const int index : options.params) {
     params.push_back({index, store.gradient(index), VersionsOf(store, index), {}});
@@ -126,22 +120,22 @@ StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& 
   for (int server = 0; server < std::ssize(link.peers); ++server) {
     link.places.push_back({.stage = stage, .granter = link.peers[server], .bytes = BytesOfServer(served, server)});
   }
-  *links = std::make_unique<ServerLinks>(std::move(link));
+  *links = std::make_unique<ExchangeLinks>(std::move(link));
   return ServerClient::Create(std::move(params), links->get(), std::move(callbacks));
 }
 
 StatusOr<std::unique_ptr<ParameterServer>> MakeParameterServer(const ExchangeOptions& options, const ParamStore& store,
                                                                int64_t start_clock,
                                                                ParameterServer::GradientsSink on_gradients,
-                                                               std::unique_ptr<ServerLinks>* links) {
+                                                               std::unique_ptr<ExchangeLinks>* links) {
   const RoutingTable& table = options.model->table();
   const int stage = options.part.stage, conv_stage = table.stage(stage).served;
   const std::vector<ServedParam>& served = options.model->job().served(conv_stage);
-  ServerLinks::Options link{options.transport, table.stage(conv_stage).ranks, conv_stage, {}};
+  ExchangeLinks::Options link{options.transport, table.stage(conv_stage).ranks, conv_stage, {}};
   for (const Rank replica : link.peers) {
     link.places.push_back({.stage = stage, .granter = replica, .bytes = BytesOfServer(served, options.part.index)});
   }
-  *links = std::make_unique<ServerLinks>(std::move(link));
+  *links = std::make_unique<ExchangeLinks>(std::move(link));
   ParameterServer::Options server = ServerOptionsOf(*options.model, options.part, options.params);
   for (ParameterServer::Param& param : server.params) param.values = VersionsOf(store, param.param);
   server.start_clock = start_clock;
@@ -153,15 +147,21 @@ StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::uniq
   const StageInfo& stage = options.model->table().stage(options.part.stage);
   CHECK(stage.conv && stage.size() > 1) << "stage " << stage.name << " has no replicas that exchange";
   if (options.device->connect && stage.by_nccl) return OverGpus(options, stage.size());
-  const RingPlan plan = PlanOf(*options.model, options.part, options.params);
-  *links = LinksOf(options, plan);
-  const auto ring = [&](Exchange::Callbacks callbacks) -> StatusOr<ExchangePtr> {
-    HP_ASSIGN_OR_RETURN(auto exchange, RingExchange::Create(plan, options.params, links->get(), std::move(callbacks)));
+  const RingPlan plan(CutOf(*options.model, options.part, options.params));
+  *links = std::make_unique<ExchangeLinks>(ExchangeLinks::Options{
+      options.transport,
+      stage.ranks,
+      options.part.stage,
+      {{.stage = options.part.stage, .granter = stage.ranks[plan.right()], .bytes = plan.SentBytes()}}});
+  const auto sums = [&](Allreduce::DoneSink on_done) { return Ring::Create(plan, links->get(), std::move(on_done)); };
+  const auto linked = [&](Exchange::Callbacks callbacks) -> StatusOr<ExchangePtr> {
+    HP_ASSIGN_OR_RETURN(auto exchange,
+                        LinkedExchange::Create(sums, options.params, links->get(), std::move(callbacks)));
     return ExchangePtr(std::move(exchange));
   };
   Device* const device = options.device->device.get();
-  if (device->is_host()) return ring(options.callbacks);
-  return StagedExchange::Create(device, ring, options.callbacks);
+  if (device->is_host()) return linked(options.callbacks);
+  return StagedExchange::Create(device, linked, options.callbacks);
 }
 
 }  // namespace hp

@@ -3,7 +3,6 @@
 #include "hp/status.h"
 #include "model/node_model.h"
 #include "node/exchange_links.h"
-#include "node/server_links.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/exchange/parameter_server.h"
 #include "solvers/exchange/rendezvous.h"
@@ -31,15 +30,16 @@ struct ExchangeOptions {
   Exchange::Callbacks callbacks;       ///< both set
 };
 
-/// Bytes of the host's memory that the exchanges of a node take: by a ring places, buckets, and copies of a GPU's
+/// Bytes of the host's memory that the exchanges of a node take: among replicas places, buckets, and copies of a GPU's
 /// gradients; on a parameter server the places of all replicas' gradients. 0 by NCCL, on the replicas of servers, and
 /// where nothing is exchanged.
 size_t ExchangeHostBytes(const NodeModel& model);
 
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
-/// has it so (StageInfo::by_nccl); else by a ring over the node's connections, with gradients of a GPU copied through
-/// the host's memory. All replicas decide alike. With NCCL it blocks until all replicas have called it. Main thread.
-/// @param links set to those of the ring, which must outlive the exchange; null: NCCL needs none.
+/// has it so (StageInfo::by_nccl); else by a ring over the node's connections, with gradients of a GPU
+/// copied through the host's memory. All replicas decide alike. With NCCL it blocks until all replicas have called it.
+/// Main thread.
+/// @param links set to those among the replicas, which must outlive the exchange; null: NCCL needs none.
 /// @return kUnavailable: NCCL can't connect, or what `rendezvous` returned; kFailedPrecondition: the transport can't
 /// register memory.
 StatusOr<std::unique_ptr<Exchange>> MakeNodeExchange(const ExchangeOptions& options,
@@ -51,12 +51,12 @@ StatusOr<std::unique_ptr<Exchange>> MakeNodeExchange(const ExchangeOptions& opti
 /// @return kFailedPrecondition: the transport can't register memory.
 StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& options, const ParamStore& store,
                                                          ServerClient::Callbacks callbacks,
-                                                         std::unique_ptr<ServerLinks>* links);
+                                                         std::unique_ptr<ExchangeLinks>* links);
 /// Makes a parameter server, likewise. @param start_clock the first update of this run.
 /// @return also kResourceExhausted: out of memory.
 StatusOr<std::unique_ptr<ParameterServer>> MakeParameterServer(const ExchangeOptions& options, const ParamStore& store,
                                                                int64_t start_clock,
                                                                ParameterServer::GradientsSink on_gradients,
-                                                               std::unique_ptr<ServerLinks>* links);
+                                                               std::unique_ptr<ExchangeLinks>* links);
 
 }  // namespace hp

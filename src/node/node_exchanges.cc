@@ -36,7 +36,7 @@ StatusOr<std::unique_ptr<StageExchange>> NodeExchanges::ConnectPart(const Option
   }
   if (stage.served >= 0) {
     const auto connect = [&](ServerClient::Callbacks callbacks) {
-      return MakeServerClient(exchange, *options.params, std::move(callbacks), &server_links_.emplace_back());
+      return MakeServerClient(exchange, *options.params, std::move(callbacks), &links_.emplace_back());
     };
     return StageExchange::CreateServed(part.stage, groups, options.params, connect, options.callbacks);
   }
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<StageExchange>> NodeExchanges::ConnectPart(const Option
     return MakeNodeExchange(exchange, &links);
   };
   auto made = StageExchange::Create(part.stage, groups, options.params, connect, options.callbacks);
-  if (links) links_[part.stage] = std::move(links);
+  if (links) links_.push_back(std::move(links));
   return made;
 }
 
@@ -54,7 +54,7 @@ Status NodeExchanges::ConnectServer(const Options& options, const ExchangeOption
                                     const ExchangedGroups& groups) {
   const auto connect = [&](ParameterServer::GradientsSink on_gradients) {
     return MakeParameterServer(exchange, *options.params, options.start_clock, std::move(on_gradients),
-                               &server_links_.emplace_back());
+                               &links_.emplace_back());
   };
   HP_ASSIGN_OR_RETURN(server_, StageServer::Create(exchange.part.stage, groups, options.params, connect,
                                                    options.callbacks.on_exchanged));
@@ -76,47 +76,35 @@ std::map<int, StageExchange*> NodeExchanges::by_stage() const {
 
 std::vector<ExchangePlaces> NodeExchanges::places() const {
   std::vector<ExchangePlaces> places;
-  for (const auto& [stage, links] : links_) places.push_back(links->places());
-  for (const auto& links : server_links_) places.insert(places.end(), links->places().begin(), links->places().end());
+  for (const auto& links : links_) places.insert(places.end(), links->places().begin(), links->places().end());
   return places;
 }
 
 void NodeExchanges::AddPayload(std::map<Rank, Payload>* payload) const {
-  for (const auto& [stage, links] : links_) {
-    for (const auto& [peer, moved] : links->payload()) (*payload)[peer] += moved;
-  }
-  for (const auto& links : server_links_) {
+  for (const auto& links : links_) {
     for (const auto& [peer, moved] : links->payload()) (*payload)[peer] += moved;
   }
 }
 
-ExchangeLinks* NodeExchanges::RingOf(const PlaceTag& tag) const {
-  const auto found = links_.find(static_cast<int>(ExchangeStage(tag)));
-  return found == links_.end() ? nullptr : found->second.get();
-}
-
-ServerLinks& NodeExchanges::ServersOf(const PlaceTag& tag) const {
+ExchangeLinks& NodeExchanges::LinksOf(const PlaceTag& tag) const {
   const int stage = static_cast<int>(ExchangeStage(tag));
-  const auto found = std::find_if(server_links_.begin(), server_links_.end(), [stage](const auto& links) {
+  const auto found = std::find_if(links_.begin(), links_.end(), [stage](const auto& links) {
     return links->granted_stage() == stage || links->written_stage() == stage;
   });
-  CHECK(found != server_links_.end()) << "stage " << stage << " has no exchange here";
+  CHECK(found != links_.end()) << "stage " << stage << " has no exchange here";
   return **found;
 }
 
 void NodeExchanges::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant) {
-  if (ExchangeLinks* const ring = RingOf(tag)) return ring->OnGranted(tag, grant);
-  ServersOf(tag).OnGranted(peer, tag, grant);
+  LinksOf(tag).OnGranted(peer, tag, grant);
 }
 
 void NodeExchanges::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  if (ExchangeLinks* const ring = RingOf(tag)) return ring->OnGrantEnded(tag, status);
-  ServersOf(tag).OnGrantEnded(peer, tag, status);
+  LinksOf(tag).OnGrantEnded(peer, tag, status);
 }
 
 void NodeExchanges::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  if (ExchangeLinks* const ring = RingOf(tag)) return ring->OnWriteEnded(tag, status);
-  ServersOf(tag).OnWriteEnded(peer, tag, status);
+  LinksOf(tag).OnWriteEnded(peer, tag, status);
 }
 
 }  // namespace hp

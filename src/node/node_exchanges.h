@@ -58,14 +58,12 @@ class NodeExchanges {
  private:
   StatusOr<std::unique_ptr<StageExchange>> ConnectPart(const Options& options, const StagePart& part);
   Status ConnectServer(const Options& options, const ExchangeOptions& exchange, const ExchangedGroups& groups);
-  /// Those of a tag's stage: of replicas among themselves, or (else) with servers.
-  ExchangeLinks* RingOf(const PlaceTag& tag) const;
-  ServerLinks& ServersOf(const PlaceTag& tag) const;
+  /// Those of a tag's stage.
+  ExchangeLinks& LinksOf(const PlaceTag& tag) const;
 
-  std::map<int, std::unique_ptr<ExchangeLinks>> links_;     // by stage; none where NCCL sums
-  std::vector<std::unique_ptr<ServerLinks>> server_links_;  // of replicas and servers
-  std::unique_ptr<StageServer> server_;                     // uses server_links_
-  mutable Mutex mutex_;                                     // held while an exchange is aborted
+  std::vector<std::unique_ptr<ExchangeLinks>> links_;  // by part; none where NCCL sums
+  std::unique_ptr<StageServer> server_;                // uses links_
+  mutable Mutex mutex_;                                // held while an exchange is aborted
   Status aborted_ HP_GUARDED_BY(mutex_);
   std::map<int, std::unique_ptr<StageExchange>> exchanges_ HP_GUARDED_BY(mutex_);  // by stage; use links_
 };

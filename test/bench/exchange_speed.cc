@@ -3,7 +3,9 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "node/exchange_links.h"
-#include "solvers/exchange/ring_exchange.h"
+#include "solvers/exchange/direct_allreduce.h"
+#include "solvers/exchange/linked_exchange.h"
+#include "solvers/exchange/ring.h"
 #include "tensor/buffer.h"
 #include "test/support/exchange_waiter.h"
 #include "transport/tcp/tcp_transport.h"
@@ -24,7 +26,8 @@
 DEFINE_string(sizes, "65536,262144,1048576,10485760,62914560", "bytes of the gradient");
 DEFINE_int32(replicas, 2, "processes");
 DEFINE_int32(sums, 30, "of each size; the median is printed");
-DEFINE_int32(min_chunk, 256 << 10, "RingPlan's limits of a chunk, in bytes");
+DEFINE_bool(bf16, false, "gradients cross in bfloat16, between every two replicas, instead of round a ring in float32");
+DEFINE_int32(min_chunk, 256 << 10, "BlockPlan's limits of a chunk, in bytes");
 DEFINE_int32(max_chunk, 1 << 20, "likewise");
 DEFINE_bool(header, true, "print what the columns are");
 
@@ -52,14 +55,27 @@ class Replica : public TransportHandler {
     options.peers = peers;
     transport_ = MakeTcpTransport(options, std::move(listener));
     const int size = static_cast<int>(peers.size());
-    const RingPlan plan({.rank = rank,
-                         .size = size,
-                         .counts = {bytes / sizeof(float)},
-                         .min_chunk_bytes = static_cast<size_t>(FLAGS_min_chunk),
-                         .max_chunk_bytes = static_cast<size_t>(FLAGS_max_chunk)});
-    links_ = std::make_unique<ExchangeLinks>(transport_.get(), (rank + size - 1) % size,
-                                             ExchangePlaces{.granter = (rank + 1) % size, .bytes = plan.SentBytes()});
-    auto exchange = RingExchange::Create(plan, {0}, links_.get(), waiter_.callbacks());
+    const BlockPlan::Options cut{.rank = rank,
+                                 .size = size,
+                                 .counts = {bytes / sizeof(float)},
+                                 .min_chunk_bytes = static_cast<size_t>(FLAGS_min_chunk),
+                                 .max_chunk_bytes = static_cast<size_t>(FLAGS_max_chunk)};
+    ExchangeLinks::Options links{transport_.get(), {}, 0, {}};
+    for (int replica = 0; replica < size; ++replica) {
+      links.peers.push_back(replica);
+      if (!FLAGS_bf16 && replica == RingPlan(cut).right()) {
+        links.places.push_back({.granter = replica, .bytes = RingPlan(cut).SentBytes()});
+      }
+      if (FLAGS_bf16 && replica != rank) {
+        links.places.push_back({.granter = replica, .bytes = DirectPlan(cut).BytesFrom(replica)});
+      }
+    }
+    links_ = std::make_unique<ExchangeLinks>(std::move(links));
+    const auto sums = [&](Allreduce::DoneSink on_done) {
+      return FLAGS_bf16 ? DirectAllreduce::Create(DirectPlan(cut), links_.get(), std::move(on_done))
+                        : Ring::Create(RingPlan(cut), links_.get(), std::move(on_done));
+    };
+    auto exchange = LinkedExchange::Create(sums, {0}, links_.get(), waiter_.callbacks());
     CHECK(exchange.ok()) << exchange.status();
     exchange_ = *std::move(exchange);
   }
@@ -86,9 +102,15 @@ class Replica : public TransportHandler {
 
   void OnConnected(Rank) override { Count(&connected_); }
   void OnConnectFailed(Rank, const Status& status) override { LOG(FATAL) << status; }
-  void OnGranted(Rank, const PlaceTag& tag, RemoteGrant grant, size_t) override { links_->OnGranted(tag, grant); }
-  void OnGrantEnded(Rank, const PlaceTag& tag, const Status& status) override { links_->OnGrantEnded(tag, status); }
-  void OnWriteEnded(Rank, const PlaceTag& tag, const Status& status) override { links_->OnWriteEnded(tag, status); }
+  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t) override {
+    links_->OnGranted(peer, tag, grant);
+  }
+  void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
+    links_->OnGrantEnded(peer, tag, status);
+  }
+  void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
+    links_->OnWriteEnded(peer, tag, status);
+  }
   void OnMessage(Rank, uint32_t, std::span<const std::byte>) override {}
   void OnClosed(Rank, const Status&) override { Count(&closed_); }
 
@@ -113,7 +135,7 @@ class Replica : public TransportHandler {
   int connected_ = 0, closed_ = 0;  // peers; under mutex_
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<ExchangeLinks> links_;
-  std::unique_ptr<RingExchange> exchange_;
+  std::unique_ptr<LinkedExchange> exchange_;
 };
 
 double CpuSecondsOfChildren() {

@@ -5,7 +5,8 @@
 #include "node/exchange_links.h"
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/pipeline/pipeline.h"
-#include "solvers/exchange/ring_exchange.h"
+#include "solvers/exchange/linked_exchange.h"
+#include "solvers/exchange/ring.h"
 #include "tensor/buffer.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -39,7 +40,7 @@ struct Ring {
   std::vector<int64_t> last_turns;  // of each: the micro-batch that completes it
   std::vector<Buffer> gradients;
   std::unique_ptr<ExchangeLinks> links;
-  std::unique_ptr<RingExchange> exchange;
+  std::unique_ptr<LinkedExchange> exchange;
 };
 
 /// A node as hpnode assembles it: its pipeline, its part of rings, and tensors that nobody computes.
@@ -103,15 +104,15 @@ class WaitingNode : public TransportHandler, public HandshakePolicy, public Pipe
   }
   void OnConnectFailed(Rank, const Status& status) override { LOG(FATAL) << status; }
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) override {
-    if (IsExchangeTag(tag)) return LinksOf(tag).OnGranted(tag, grant);
+    if (IsExchangeTag(tag)) return LinksOf(tag).OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   }
   void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
-    if (IsExchangeTag(tag)) return LinksOf(tag).OnGrantEnded(tag, status);
+    if (IsExchangeTag(tag)) return LinksOf(tag).OnGrantEnded(peer, tag, status);
     pipeline_->OnGrantEnded(peer, tag, status);
   }
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
-    if (IsExchangeTag(tag)) return LinksOf(tag).OnWriteEnded(tag, status);
+    if (IsExchangeTag(tag)) return LinksOf(tag).OnWriteEnded(peer, tag, status);
     pipeline_->OnWriteEnded(peer, tag, status);
   }
   void OnMessage(Rank, uint32_t type, std::span<const std::byte> bytes) override {
@@ -164,15 +165,20 @@ class WaitingNode : public TransportHandler, public HandshakePolicy, public Pipe
       }
     }
     const RingPlan plan(options);
-    const Rank left = exchange.ranks[(replica + size - 1) % size], right = exchange.ranks[(replica + 1) % size];
-    ring.links = std::make_unique<ExchangeLinks>(
-        transport_.get(), left, ExchangePlaces{.stage = exchange.stage, .granter = right, .bytes = plan.SentBytes()});
+    ring.links = std::make_unique<ExchangeLinks>(ExchangeLinks::Options{
+        transport_.get(),
+        exchange.ranks,
+        exchange.stage,
+        {{.stage = exchange.stage, .granter = exchange.ranks[plan.right()], .bytes = plan.SentBytes()}}});
     Exchange::Callbacks callbacks;
     callbacks.on_exchanged = [this, &ring](uint64_t clock, int param) {
       pipeline_->OnExchanged(static_cast<int64_t>(clock), ring.stage, ring.groups[param]);
     };
     callbacks.on_failure = [](const Status& status) { LOG(ERROR) << status; };
-    auto made = RingExchange::Create(plan, params, ring.links.get(), callbacks);
+    const auto sums = [&](Allreduce::DoneSink on_done) {
+      return hp::Ring::Create(plan, ring.links.get(), std::move(on_done));
+    };
+    auto made = LinkedExchange::Create(sums, params, ring.links.get(), callbacks);
     CHECK(made.ok()) << made.status();
     ring.exchange = *std::move(made);
   }

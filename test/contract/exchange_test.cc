@@ -1,13 +1,15 @@
-// The ring of an exchange over every transport: sums over replicas, and what a broken connection does to them.
+// Exchanges over every transport: sums over replicas, and what a broken connection does to them.
 #include "node/exchange_links.h"
-#include "solvers/exchange/ring_exchange.h"
+#include "solvers/exchange/direct_allreduce.h"
+#include "solvers/exchange/linked_exchange.h"
+#include "solvers/exchange/ring.h"
 #include "test/contract/fixtures.h"
 #include "test/support/exchange_waiter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -27,7 +29,7 @@ class ExchangeTest : public TransportTest {
     test::ExchangeWaiter waiter;
     std::vector<std::vector<float>> gradients;
     std::unique_ptr<ExchangeLinks> links;
-    std::unique_ptr<RingExchange> exchange;
+    std::unique_ptr<LinkedExchange> exchange;
   };
 
   void StartReplicas() {
@@ -36,27 +38,36 @@ class ExchangeTest : public TransportTest {
     // A node takes others' grants when it is assembled (Gate); here all are, before the first one is given.
     for (Rank rank = 0; rank < kReplicas; ++rank) {
       node(rank).ReactBy([links = replicas_[rank]->links.get()](const Event& event) {
-        if (event.kind == Event::kGranted) links->OnGranted(event.tag, event.grant);
-        if (event.kind == Event::kGrantEnded) links->OnGrantEnded(event.tag, event.status);
-        if (event.kind == Event::kWriteEnded) links->OnWriteEnded(event.tag, event.status);
+        if (event.kind == Event::kGranted) links->OnGranted(event.peer, event.tag, event.grant);
+        if (event.kind == Event::kGrantEnded) links->OnGrantEnded(event.peer, event.tag, event.status);
+        if (event.kind == Event::kWriteEnded) links->OnWriteEnded(event.peer, event.tag, event.status);
       });
     }
   }
   void MakeReplica(Rank rank) {
     auto replica = std::make_unique<Replica>();
-    RingPlan::Options options;
+    BlockPlan::Options options;
     options.rank = rank;
     options.size = kReplicas;
     options.counts = kCounts;
     options.bucket_bytes = 16 << 10;
     options.min_chunk_bytes = options.max_chunk_bytes = 4 << 10;
-    const RingPlan plan(options);
-    replica->links = std::make_unique<ExchangeLinks>(
-        node(rank).operator->(), (rank + kReplicas - 1) % kReplicas,
-        ExchangePlaces{.stage = 0, .granter = (rank + 1) % kReplicas, .bytes = plan.SentBytes()});
+    ExchangeLinks::Options links{node(rank).operator->(), {0, 1, 2}, 0, {}};
+    for (Rank peer = 0; peer < kReplicas; ++peer) {
+      if (rounds_ && peer != rank) {
+        links.places.push_back({.granter = peer, .bytes = DirectPlan(options).BytesFrom(peer)});
+      } else if (!rounds_ && peer == RingPlan(options).right()) {
+        links.places.push_back({.granter = peer, .bytes = RingPlan(options).SentBytes()});
+      }
+    }
+    replica->links = std::make_unique<ExchangeLinks>(std::move(links));
+    const auto sums = [&](Allreduce::DoneSink on_done) {
+      return rounds_ ? DirectAllreduce::Create(DirectPlan(options), replica->links.get(), std::move(on_done))
+                     : Ring::Create(RingPlan(options), replica->links.get(), std::move(on_done));
+    };
     std::vector<int> params(kCounts.size());
     std::iota(params.begin(), params.end(), 0);
-    auto exchange = RingExchange::Create(plan, params, replica->links.get(), replica->waiter.callbacks());
+    auto exchange = LinkedExchange::Create(sums, params, replica->links.get(), replica->waiter.callbacks());
     ASSERT_TRUE(exchange.ok()) << exchange.status();
     replica->exchange = *std::move(exchange);
     for (size_t count : kCounts) replica->gradients.emplace_back(count);
@@ -65,6 +76,24 @@ class ExchangeTest : public TransportTest {
   void TearDown() override {
     TransportTest::TearDown();  // peers write into the gradients until then
     replicas_.clear();
+  }
+  void ExpectSums(float tolerance) {
+    for (uint64_t clock = 0; clock < kClocks; ++clock) {
+      for (Rank rank = 0; rank < kReplicas; ++rank) Add((rank + static_cast<Rank>(clock)) % kReplicas, clock);
+      for (Rank rank = 0; rank < kReplicas; ++rank) {
+        const Status status = replicas_[rank]->waiter.Wait(clock, static_cast<int>(kCounts.size()));
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      for (size_t param = 0; param < kCounts.size(); ++param) {
+        for (size_t i = 0; i < kCounts[param]; ++i) {
+          float sum = 0;
+          for (Rank rank = 0; rank < kReplicas; ++rank) sum += InputOf(rank, clock, param, i);
+          const float found = replicas_[0]->gradients[param][i];
+          ASSERT_LE(std::abs(found - sum), tolerance * sum) << param << " at " << i;
+          for (const auto& replica : replicas_) ASSERT_EQ(replica->gradients[param][i], found) << param << " at " << i;
+        }
+      }
+    }
   }
   static float InputOf(Rank rank, uint64_t clock, size_t param, size_t i) {
     return static_cast<float>((i * 31 + param * 7 + clock * 3 + rank * 1009) % 977) / 64;
@@ -79,25 +108,21 @@ class ExchangeTest : public TransportTest {
     replica.exchange->Flush(clock);
   }
 
+  bool rounds_ = false;
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 
+// Sixteenths: exact in any order.
 TEST_P(ExchangeTest, SumsOverTheReplicas) {
   ASSERT_NO_FATAL_FAILURE(StartReplicas());
-  for (uint64_t clock = 0; clock < kClocks; ++clock) {
-    for (Rank rank = 0; rank < kReplicas; ++rank) Add((rank + static_cast<Rank>(clock)) % kReplicas, clock);
-    for (Rank rank = 0; rank < kReplicas; ++rank) {
-      const Status status = replicas_[rank]->waiter.Wait(clock, static_cast<int>(kCounts.size()));
-      ASSERT_TRUE(status.ok()) << status;
-    }
-    for (size_t param = 0; param < kCounts.size(); ++param) {
-      for (size_t i = 0; i < kCounts[param]; ++i) {
-        float sum = 0;  // sixteenths: exact in any order
-        for (Rank rank = 0; rank < kReplicas; ++rank) sum += InputOf(rank, clock, param, i);
-        for (const auto& replica : replicas_) ASSERT_EQ(replica->gradients[param][i], sum) << param << " at " << i;
-      }
-    }
-  }
+  ExpectSums(0);
+}
+
+// Each number is rounded to 8 bits, and so is the sum.
+TEST_P(ExchangeTest, SumsInBfloat16) {
+  rounds_ = true;
+  ASSERT_NO_FATAL_FAILURE(StartReplicas());
+  ExpectSums(2.0f / 256);
 }
 
 // Replica 1 waits for what replica 0 can't have before replica 2 adds, which it never does.

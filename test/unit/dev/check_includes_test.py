@@ -67,7 +67,7 @@ class CheckIncludesTest(unittest.TestCase):
 
     def test_an_interface_in_a_room_of_concrete_things(self):
         self.expect_clean({"src/engine/a.cc": '#include "solvers/exchange/exchange.h"\n'})
-        self.expect_fault("src/engine/a.cc", '#include "solvers/exchange/ring_exchange.h"\n')
+        self.expect_fault("src/engine/a.cc", '#include "solvers/exchange/linked_exchange.h"\n')
 
     def test_public_headers_stand_alone(self):
         self.expect_fault("include/hp/a.h", '#include "base/mutex.h"\n')

@@ -1,4 +1,6 @@
-// Whole rings of replicas in one thread, whose links deliver what is under way in random orders.
+// Whole jobs of replicas in one thread, whose links deliver what is under way in random orders.
+#include "base/bfloat16.h"
+#include "solvers/exchange/direct_allreduce.h"
 #include "solvers/exchange/ring.h"
 
 #include "gtest/gtest.h"
@@ -20,58 +22,77 @@ using Values = std::vector<float>;
 
 constexpr size_t kBucketBytes = 64, kChunkBytes = 12;
 
-/// What one replica's ring posts; the job decides when it happens.
-class ScriptedLinks : public RingLinks {
+/// What one replica posts; the job decides when it happens.
+class ScriptedLinks : public PeerLinks {
  public:
   struct Posted {
+    int peer = 0;
     LinkPlace place;
-    std::span<float> memory;        // of a grant
-    std::span<const float> source;  // of a write
-    LinkGrant grant = {};           // of a write
+    std::span<std::byte> memory;        // of a grant
+    std::span<const std::byte> source;  // of a write
+    LinkGrant grant = {};               // of a write
   };
   using Sink = std::function<Status(const Posted&, bool write)>;
   explicit ScriptedLinks(Sink sink) : sink_(std::move(sink)) {}
 
-  void Begin(RingEvents*) override {}
+  void Begin(PeerEvents*) override {}
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte>) override {
     return std::shared_ptr<const void>();
   }
-  Status Grant(const LinkPlace& place, std::span<float> memory) override { return sink_({place, memory, {}}, false); }
-  Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) override {
-    return sink_({place, {}, source, grant}, true);
+  Status Grant(int peer, const LinkPlace& place, std::span<std::byte> memory) override {
+    return sink_({peer, place, memory, {}}, false);
+  }
+  Status Write(int peer, const LinkPlace& place, const LinkGrant& grant, std::span<const std::byte> source) override {
+    return sink_({peer, place, {}, source, grant}, true);
   }
 
  private:
   const Sink sink_;
 };
 
+/// How replicas sum: round a ring; or directly, rounding to bfloat16 all but what is exact.
+enum class Way { kRing, kDirect };
+
 /// A job of replicas that sum `counts` in each of `clocks` updates. All that is under way is in `pending_`; a step
 /// delivers one of it, or starts the next collective of a replica.
-class RingJob {
+class Job {
  public:
-  RingJob(int size, std::vector<size_t> counts, int clocks, unsigned seed) : clocks_(clocks), random_(seed) {
+  Job(Way way, int size, std::vector<size_t> counts, int clocks, unsigned seed, std::vector<bool> exact = {})
+      : clocks_(clocks), random_(seed) {
     for (int rank = 0; rank < size; ++rank) {
-      auto replica = std::make_unique<Replica>(RingPlan({.rank = rank,
-                                                         .size = size,
-                                                         .counts = counts,
-                                                         .bucket_bytes = kBucketBytes,
-                                                         .min_chunk_bytes = kChunkBytes,
-                                                         .max_chunk_bytes = kChunkBytes}));
+      const BlockPlan::Options options{.rank = rank,
+                                       .size = size,
+                                       .counts = counts,
+                                       .exact = exact,
+                                       .bucket_bytes = kBucketBytes,
+                                       .min_chunk_bytes = kChunkBytes,
+                                       .max_chunk_bytes = kChunkBytes};
+      auto replica = std::make_unique<Replica>();
       replica->links = std::make_unique<ScriptedLinks>([this, rank](const ScriptedLinks::Posted& posted, bool write) {
         if (posts_++ == fail_at_) return Unavailable("link");
         return write ? OnWrite(rank, posted) : OnGrant(rank, posted);
       });
-      auto ring = Ring::Create(&replica->plan, replica->links.get(), [this, rank](uint64_t clock, int collective) {
+      const auto on_done = [this, rank](uint64_t clock, int collective) {
         EXPECT_TRUE(replicas_[rank]->done.insert({clock, collective}).second) << "reported twice";
-      });
-      replica->ring = *std::move(ring);
+      };
+      if (way == Way::kRing) {
+        const RingPlan plan(options);
+        replica->expected[plan.right()] = plan.SentBytes();
+        replica->sums = *Ring::Create(plan, replica->links.get(), on_done);
+      } else {
+        const DirectPlan plan(options);
+        for (int peer = 0; peer < size; ++peer) {
+          if (peer != rank) replica->expected[peer] = plan.BytesFrom(peer);
+        }
+        replica->sums = *DirectAllreduce::Create(plan, replica->links.get(), on_done);
+      }
       replicas_.push_back(std::move(replica));
     }
   }
-  /// The `post`-th post of all rings fails.
+  /// The `post`-th post of all replicas fails.
   void FailAt(int post) { fail_at_ = post; }
 
-  /// Runs until nothing is left to do. @return the first error of a ring.
+  /// Runs until nothing is left to do. @return the first error of a replica.
   Status Run() {
     for (;;) {
       std::vector<std::function<Status()>> next;
@@ -97,7 +118,7 @@ class RingJob {
   const Values& result(int rank, int clock, int collective) const { return replicas_[rank]->values[clock][collective]; }
   bool AllDone() const {
     return std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) {
-      return replica->done.size() == clocks_ * replica->plan.collectives().size() && replica->ring->under_way() == 0;
+      return replica->done.size() == clocks_ * replica->plan().collectives().size() && replica->sums->under_way() == 0;
     });
   }
   static Values InputOf(int rank, int clock, int collective, size_t count) {
@@ -107,75 +128,77 @@ class RingJob {
     for (float& value : values) value = normal(random);
     return values;
   }
-  const RingPlan& plan() const { return replicas_[0]->plan; }
+  const BlockPlan& plan() const { return replicas_[0]->plan(); }
+  /// Bytes that replica 0 has sent.
+  size_t sent() const { return replicas_[0]->sent; }
   size_t most_writes() const { return most_writes_; }
 
  private:
+  /// With whom, and what.
+  using Key = std::pair<int, LinkPlace>;
   struct Replica {
-    explicit Replica(RingPlan made) : plan(std::move(made)), expected(plan.SentBytes()) {}
-    const RingPlan plan;
-    const std::vector<size_t> expected;  // of the right neighbour's places
+    const BlockPlan& plan() const { return sums->plan(); }
+    std::map<int, std::vector<size_t>> expected;  // by peer to which it writes: bytes of the places
     std::unique_ptr<ScriptedLinks> links;
-    std::unique_ptr<Ring> ring;
+    std::unique_ptr<Allreduce> sums;
     std::vector<std::vector<Values>> values;  // by clock and collective
     std::set<std::pair<uint64_t, int>> done;
-    size_t started = 0;
-    std::map<LinkPlace, std::span<float>> places;         // granted to the left
-    std::map<LinkPlace, std::span<const float>> sources;  // of writes that have not ended
+    size_t started = 0, sent = 0;
+    std::map<Key, std::span<std::byte>> places;         // granted
+    std::map<Key, std::span<const std::byte>> sources;  // of writes that have not ended
   };
-
-  Replica& RightOf(int rank) { return *replicas_[(rank + 1) % replicas_.size()]; }
-  Replica& LeftOf(int rank) { return *replicas_[(rank + replicas_.size() - 1) % replicas_.size()]; }
 
   // The next update begins when all sums of the one before are there.
   bool CanStart(size_t rank) const {
     const Replica& replica = *replicas_[rank];
-    const size_t collectives = replica.plan.collectives().size();
-    if (replica.started == clocks_ * collectives || replica.ring->under_way() == Ring::kUnderWay) return false;
+    const size_t collectives = replica.plan().collectives().size();
+    if (replica.started == clocks_ * collectives || replica.sums->under_way() == Allreduce::kUnderWay) return false;
     return replica.started % collectives != 0 || replica.done.size() == replica.started;
   }
   Status StartNext(size_t rank) {
     Replica& replica = *replicas_[rank];
-    const size_t collectives = replica.plan.collectives().size();
+    const size_t collectives = replica.plan().collectives().size();
     const int clock = static_cast<int>(replica.started / collectives);
     const int collective = static_cast<int>(replica.started++ % collectives);
     replica.values.resize(clock + 1);
     replica.values[clock].resize(collectives);
     Values& values = replica.values[clock][collective];
-    values = InputOf(static_cast<int>(rank), clock, collective, replica.plan.collectives()[collective].count);
-    return replica.ring->Start(clock, collective, values);
+    values = InputOf(static_cast<int>(rank), clock, collective, replica.plan().collectives()[collective].count);
+    return replica.sums->Start(clock, collective, values);
   }
 
-  // Places are what the neighbour expects, each once.
+  // Places are what the peer expects, each once.
   Status OnGrant(int rank, const ScriptedLinks::Posted& posted) {
-    Replica& left = LeftOf(rank);
-    EXPECT_EQ(left.expected.at(posted.place.number), posted.memory.size_bytes());
-    EXPECT_TRUE(replicas_[rank]->places.emplace(posted.place, posted.memory).second) << "granted twice";
-    for (const auto& [place, source] : replicas_[rank]->sources) {
+    Replica& peer = *replicas_[posted.peer];
+    EXPECT_EQ(peer.expected.at(rank).at(posted.place.number), posted.memory.size());
+    EXPECT_TRUE(replicas_[rank]->places.emplace(Key{posted.peer, posted.place}, posted.memory).second)
+        << "granted twice";
+    for (const auto& [key, source] : replicas_[rank]->sources) {
       const bool apart = source.data() + source.size() <= posted.memory.data() ||
                          posted.memory.data() + posted.memory.size() <= source.data();
       EXPECT_TRUE(apart) << "granted while it is being sent";
     }
     const LinkGrant grant{posted.place.number, static_cast<uint32_t>(posted.place.clock)};
-    pending_.push_back([&left, posted, grant] { return left.ring->OnGranted(posted.place, grant); });
+    pending_.push_back([&peer, rank, posted, grant] { return peer.sums->OnGranted(rank, posted.place, grant); });
     return OkStatus();
   }
   // The source is read when the bytes land, as late as a transport may. That they have landed, and that the source is
   // free, is told in any order.
   Status OnWrite(int rank, const ScriptedLinks::Posted& posted) {
-    Replica &writer = *replicas_[rank], &right = RightOf(rank);
+    Replica &writer = *replicas_[rank], &peer = *replicas_[posted.peer];
     EXPECT_EQ(posted.grant.index, posted.place.number);
     EXPECT_EQ(posted.grant.generation, posted.place.clock);
-    writer.sources[posted.place] = posted.source;
+    writer.sources[{posted.peer, posted.place}] = posted.source;
+    writer.sent += posted.source.size();
     most_writes_ = std::max(most_writes_, writer.sources.size());
-    pending_.push_back([this, &writer, &right, posted] {
-      const std::span<float> place = right.places.at(posted.place);
+    pending_.push_back([this, rank, &writer, &peer, posted] {
+      const std::span<std::byte> place = peer.places.at({rank, posted.place});
       EXPECT_EQ(place.size(), posted.source.size());
       std::copy(posted.source.begin(), posted.source.end(), place.begin());
-      pending_.push_back([&right, posted] { return right.ring->OnArrived(posted.place); });
+      pending_.push_back([rank, &peer, posted] { return peer.sums->OnArrived(rank, posted.place); });
       pending_.push_back([&writer, posted] {
-        writer.sources.erase(posted.place);
-        return writer.ring->OnWritten(posted.place);
+        writer.sources.erase({posted.peer, posted.place});
+        return writer.sums->OnWritten(posted.peer, posted.place);
       });
       return OkStatus();
     });
@@ -190,32 +213,38 @@ class RingJob {
   int posts_ = 0, fail_at_ = -1;
 };
 
-/// Block b in the order b, b + 1, ..., of the replicas, which is what RingPlan promises.
-Values SumOf(int size, int clock, int collective, size_t count) {
+/// Round a ring block b is added in the order b, b + 1, ..., of the replicas; directly all is, in the order of
+/// replicas, and rounded before and after, unless it is exact.
+Values SumOf(Way way, bool exact, int size, int clock, int collective, size_t count) {
+  const auto rounded = [&](float value) {
+    return way == Way::kRing || exact ? value : FromBFloat16(ToBFloat16(value));
+  };
   std::vector<Values> inputs;
-  for (int rank = 0; rank < size; ++rank) inputs.push_back(RingJob::InputOf(rank, clock, collective, count));
+  for (int rank = 0; rank < size; ++rank) inputs.push_back(Job::InputOf(rank, clock, collective, count));
   Values sum(count);
   for (int block = 0; block < size; ++block) {
     const size_t begin = count * block / size, end = count * (block + 1) / size;
+    const int first = way == Way::kRing ? block : 0;
     for (size_t i = begin; i < end; ++i) {
-      sum[i] = inputs[block][i];
-      for (int next = 1; next < size; ++next) sum[i] += inputs[(block + next) % size][i];
+      sum[i] = rounded(inputs[first][i]);
+      for (int next = 1; next < size; ++next) sum[i] += rounded(inputs[(first + next) % size][i]);
+      if (size > 1) sum[i] = rounded(sum[i]);
     }
   }
-  return sum;
+  return size > 1 ? sum : inputs[0];
 }
 
-void ExpectSums(const RingJob& job, int size, int clocks) {
+void ExpectSums(const Job& job, Way way, int size, int clocks) {
   for (int clock = 0; clock < clocks; ++clock) {
     for (size_t c = 0; c < job.plan().collectives().size(); ++c) {
       const int collective = static_cast<int>(c);
-      const size_t count = job.plan().collectives()[c].count;
-      const Values expected = SumOf(size, clock, collective, count);
+      const auto& plan = job.plan().collectives()[c];
+      const Values expected = SumOf(way, plan.exact, size, clock, collective, plan.count);
       for (int rank = 0; rank < size; ++rank) {
         const Values& found = job.result(rank, clock, collective);
-        ASSERT_EQ(found.size(), count);
-        if (count == 0) continue;
-        EXPECT_EQ(0, std::memcmp(found.data(), expected.data(), count * sizeof(float)))
+        ASSERT_EQ(found.size(), plan.count);
+        if (plan.count == 0) continue;
+        EXPECT_EQ(0, std::memcmp(found.data(), expected.data(), plan.count * sizeof(float)))
             << "replica " << rank << ", clock " << clock << ", collective " << c;
       }
     }
@@ -224,50 +253,84 @@ void ExpectSums(const RingJob& job, int size, int clocks) {
 
 const std::vector<size_t> kMixedCounts = {40, 1, 250, 3, 0, 16, 95, 7};
 
-TEST(Ring, SumsInTheOrderOfThePlanWhateverComesFirst) {
+class AllreduceTest : public testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AllreduceTest, testing::Values(Way::kRing, Way::kDirect),
+                         [](const auto& info) { return info.param == Way::kRing ? "Ring" : "Direct"; });
+
+TEST_P(AllreduceTest, SumsInTheOrderOfThePlanWhateverComesFirst) {
   for (int size = 1; size <= 5; ++size) {
     for (unsigned seed = 1; seed <= 20; ++seed) {
       SCOPED_TRACE(testing::Message() << size << " replicas, seed " << seed);
-      RingJob job(size, kMixedCounts, 3, seed);
+      Job job(GetParam(), size, kMixedCounts, 3, seed);
       const Status status = job.Run();
       ASSERT_TRUE(status.ok()) << status;
       ASSERT_TRUE(job.AllDone());
-      ExpectSums(job, size, 3);
+      ExpectSums(job, GetParam(), size, 3);
     }
   }
 }
 
-TEST(Ring, SumsFewerValuesThanReplicas) {
+TEST_P(AllreduceTest, SumsFewerValuesThanReplicas) {
   for (size_t count : {0, 1, 2, 4, 5, 6}) {
     for (unsigned seed = 1; seed <= 5; ++seed) {
       SCOPED_TRACE(testing::Message() << count << " values, seed " << seed);
-      RingJob job(5, {count}, 2, seed);
+      Job job(GetParam(), 5, {count}, 2, seed);
       ASSERT_TRUE(job.Run().ok());
       ASSERT_TRUE(job.AllDone());
-      ExpectSums(job, 5, 2);
+      ExpectSums(job, GetParam(), 5, 2);
     }
   }
 }
 
 // The tensors of pipelines wait behind what the link was given.
-TEST(Ring, FewWritesAreUnderWay) {
+TEST_P(AllreduceTest, FewWritesAreUnderWay) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
-    RingJob job(3, {3000}, 1, seed);
+    Job job(GetParam(), 3, {3000}, 1, seed);
     ASSERT_TRUE(job.Run().ok());
     EXPECT_LE(job.most_writes(), 4u) << "seed " << seed;
     EXPECT_GE(job.most_writes(), 2u) << "seed " << seed;
   }
 }
 
-TEST(Ring, AFailedPostIsReturnedWhereverItHappens) {
-  RingJob whole(3, kMixedCounts, 2, 1);
+TEST_P(AllreduceTest, AFailedPostIsReturnedWhereverItHappens) {
+  Job whole(GetParam(), 3, kMixedCounts, 2, 1);
   ASSERT_TRUE(whole.Run().ok());
   ASSERT_GT(whole.posts(), 100);
   for (int post = 0; post < whole.posts(); ++post) {
-    RingJob job(3, kMixedCounts, 2, 1);
+    Job job(GetParam(), 3, kMixedCounts, 2, 1);
     job.FailAt(post);
     EXPECT_EQ(job.Run().code(), StatusCode::kUnavailable) << "post " << post;
     EXPECT_FALSE(job.AllDone());
+  }
+}
+
+// Statistics among gradients: neither is rounded with the other.
+TEST(DirectAllreduce, WhatIsExactIsNotRounded) {
+  const std::vector<size_t> counts = {100, 3, 2, 70, 5, 0, 9};
+  const std::vector<bool> exact = {true, false, true, false, false, false, true};
+  for (int size = 2; size <= 4; ++size) {
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+      SCOPED_TRACE(testing::Message() << size << " replicas, seed " << seed);
+      Job job(Way::kDirect, size, counts, 2, seed, exact);
+      ASSERT_TRUE(job.Run().ok());
+      ASSERT_TRUE(job.AllDone());
+      ExpectSums(job, Way::kDirect, size, 2);
+      for (const BlockPlan::Collective& collective : job.plan().collectives()) {
+        for (const int param : collective.params) EXPECT_EQ(collective.exact, exact[param]) << param;
+      }
+    }
+  }
+}
+
+// Each replica sends its parts of the other blocks and the sum of its own to all others, in halves.
+TEST(DirectAllreduce, SendsHalfOfWhatARingSends) {
+  for (const int size : {2, 3, 5}) {
+    Job ring(Way::kRing, size, {3000}, 1, 1), direct(Way::kDirect, size, {3000}, 1, 1);
+    ASSERT_TRUE(ring.Run().ok());
+    ASSERT_TRUE(direct.Run().ok());
+    EXPECT_EQ(ring.sent(), 2 * (size - 1) * 3000 / size * sizeof(float));
+    EXPECT_EQ(2 * direct.sent(), ring.sent());
   }
 }
 

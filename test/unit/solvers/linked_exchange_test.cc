@@ -1,13 +1,16 @@
 // The exchange with its threads, replicas as threads of this process, over links that are memory.
-#include "solvers/exchange/ring_exchange.h"
+#include "solvers/exchange/linked_exchange.h"
 
 #include "base/mutex.h"
+#include "solvers/exchange/direct_allreduce.h"
+#include "solvers/exchange/ring.h"
 #include "test/support/exchange_waiter.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -16,26 +19,29 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace hp {
 namespace {
 
-/// The links of all replicas of a ring. A write lands, and all is reported, in the thread that posts it.
+/// The links of all replicas. A write lands, and all is reported, in the thread that posts it.
 class MemoryNetwork {
  public:
   explicit MemoryNetwork(int size) {
     for (int rank = 0; rank < size; ++rank) links_.push_back(std::make_unique<Links>(this, rank));
   }
-  RingLinks* links(int rank) { return links_[rank].get(); }
-  /// The replica is gone: whoever has something under way with its neighbours hears of it.
+  PeerLinks* links(int rank) { return links_[rank].get(); }
+  /// The replica is gone: all others hear of it.
   void Leave(int rank) HP_EXCLUDES(mutex_) {
     {
       MutexLock lock(&mutex_);
       gone_.insert(rank);
     }
-    for (int neighbour : {Left(rank), Right(rank)}) {
-      if (RingEvents* const events = EventsOf(neighbour)) events->OnBroken(Unavailable("replica %d is gone", rank));
+    for (int peer = 0; peer < size(); ++peer) {
+      PeerEvents* const events = peer == rank ? nullptr : EventsOf(peer);
+      if (events != nullptr) events->OnBroken(Unavailable("replica %d is gone", rank));
     }
   }
   /// Posts of memory that was not registered.
@@ -45,18 +51,18 @@ class MemoryNetwork {
   }
 
  private:
-  class Links : public RingLinks {
+  class Links : public PeerLinks {
    public:
     Links(MemoryNetwork* network, int rank) : network_(network), rank_(rank) {}
-    void Begin(RingEvents* events) override { network_->Begin(rank_, events); }
+    void Begin(PeerEvents* events) override { network_->Begin(rank_, events); }
     StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override {
       return network_->Register(memory);
     }
-    Status Grant(const LinkPlace& place, std::span<float> memory) override {
-      return network_->Grant(rank_, place, memory);
+    Status Grant(int peer, const LinkPlace& place, std::span<std::byte> memory) override {
+      return network_->Grant(rank_, peer, place, memory);
     }
-    Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) override {
-      return network_->Write(rank_, place, grant, source);
+    Status Write(int peer, const LinkPlace& place, const LinkGrant& grant, std::span<const std::byte> source) override {
+      return network_->Write(rank_, peer, place, grant, source);
     }
 
    private:
@@ -64,17 +70,15 @@ class MemoryNetwork {
     const int rank_;
   };
 
-  int Left(int rank) const { return (rank + size() - 1) % size(); }
-  int Right(int rank) const { return (rank + 1) % size(); }
   int size() const { return static_cast<int>(links_.size()); }
 
-  RingEvents* EventsOf(int rank) HP_EXCLUDES(mutex_) {
+  PeerEvents* EventsOf(int rank) HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     const auto events = events_.find(rank);
     return events == events_.end() ? nullptr : events->second;
   }
   // What neighbours granted before this replica was there waits for it, as in a node's Gate.
-  void Begin(int rank, RingEvents* events) HP_EXCLUDES(mutex_) {
+  void Begin(int rank, PeerEvents* events) HP_EXCLUDES(mutex_) {
     std::vector<std::function<void()>> early;
     {
       MutexLock lock(&mutex_);
@@ -85,59 +89,58 @@ class MemoryNetwork {
   }
   std::shared_ptr<const void> Register(std::span<std::byte> memory) HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    const auto* const begin = reinterpret_cast<const float*>(memory.data());
+    const std::byte* const begin = memory.data();
     registered_[begin] = memory.size();
-    return {begin, [this](const float* at) {
+    return {begin, [this](const std::byte* at) {
               MutexLock unlock(&mutex_);
               registered_.erase(at);
             }};
   }
-  void Look(std::span<const float> memory) HP_REQUIRES(mutex_) {
+  void Look(std::span<const std::byte> memory) HP_REQUIRES(mutex_) {
     auto region = registered_.upper_bound(memory.data());
-    const bool found = region != registered_.begin() &&
-                       (--region, memory.data() + memory.size() <= region->first + region->second / sizeof(float));
+    const bool found =
+        region != registered_.begin() && (--region, memory.data() + memory.size() <= region->first + region->second);
     if (!found) ++unregistered_;
   }
-  Status Grant(int rank, const LinkPlace& place, std::span<float> memory) HP_EXCLUDES(mutex_) {
-    const int left = Left(rank);
+  Status Grant(int rank, int peer, const LinkPlace& place, std::span<std::byte> memory) HP_EXCLUDES(mutex_) {
     const LinkGrant grant{place.number, 7};
     {
       MutexLock lock(&mutex_);
-      if (gone_.contains(left)) return Unavailable("replica %d is gone", left);
+      if (gone_.contains(peer)) return Unavailable("replica %d is gone", peer);
       Look(memory);
-      places_[{rank, place}] = memory;
-      if (!events_.contains(left)) {
-        early_[left].push_back([this, left, place, grant] { EventsOf(left)->OnGranted(place, grant); });
+      places_[{rank, peer, place}] = memory;
+      if (!events_.contains(peer)) {
+        early_[peer].push_back([this, rank, peer, place, grant] { EventsOf(peer)->OnGranted(rank, place, grant); });
         return OkStatus();
       }
     }
-    EventsOf(left)->OnGranted(place, grant);
+    EventsOf(peer)->OnGranted(rank, place, grant);
     return OkStatus();
   }
-  Status Write(int rank, const LinkPlace& place, const LinkGrant& grant, std::span<const float> source)
+  Status Write(int rank, int peer, const LinkPlace& place, const LinkGrant& grant, std::span<const std::byte> source)
       HP_EXCLUDES(mutex_) {
-    const int right = Right(rank);
     {
       MutexLock lock(&mutex_);
-      if (gone_.contains(right)) return Unavailable("replica %d is gone", right);
+      if (gone_.contains(peer)) return Unavailable("replica %d is gone", peer);
       Look(source);
-      const std::span<float> memory = places_.at({right, place});
+      const std::span<std::byte> memory = places_.at({peer, rank, place});
       EXPECT_EQ(memory.size(), source.size());
       EXPECT_EQ(grant.index, place.number);
       std::copy(source.begin(), source.end(), memory.begin());
-      places_.erase({right, place});
+      places_.erase({peer, rank, place});
     }
-    EventsOf(right)->OnArrived(place);
-    EventsOf(rank)->OnWritten(place);
+    EventsOf(peer)->OnArrived(rank, place);
+    EventsOf(rank)->OnWritten(peer, place);
     return OkStatus();
   }
 
   std::vector<std::unique_ptr<Links>> links_;
   Mutex mutex_;
-  std::map<int, RingEvents*> events_ HP_GUARDED_BY(mutex_);
+  std::map<int, PeerEvents*> events_ HP_GUARDED_BY(mutex_);
   std::map<int, std::vector<std::function<void()>>> early_ HP_GUARDED_BY(mutex_);
-  std::map<std::pair<int, LinkPlace>, std::span<float>> places_ HP_GUARDED_BY(mutex_);
-  std::map<const float*, size_t, std::less<>> registered_ HP_GUARDED_BY(mutex_);
+  /// By who granted, to whom.
+  std::map<std::tuple<int, int, LinkPlace>, std::span<std::byte>> places_ HP_GUARDED_BY(mutex_);
+  std::map<const std::byte*, size_t, std::less<>> registered_ HP_GUARDED_BY(mutex_);
   std::set<int> gone_ HP_GUARDED_BY(mutex_);
   int unregistered_ HP_GUARDED_BY(mutex_) = 0;
 };
@@ -182,9 +185,9 @@ Gradients MakeGradients(const std::vector<size_t>& sizes, int rank, uint64_t clo
 }
 
 // Parameters are added from the last to the first, and numbered as they lie in `sizes`.
-std::unique_ptr<RingExchange> Make(MemoryNetwork* network, int rank, int size, const std::vector<size_t>& sizes,
-                                   size_t bucket_bytes, test::ExchangeWaiter* waiter) {
-  RingPlan::Options plan;
+std::unique_ptr<LinkedExchange> Make(MemoryNetwork* network, int rank, int size, const std::vector<size_t>& sizes,
+                                     size_t bucket_bytes, test::ExchangeWaiter* waiter, bool rounds) {
+  BlockPlan::Options plan;
   plan.rank = rank;
   plan.size = size;
   plan.bucket_bytes = bucket_bytes;
@@ -194,21 +197,26 @@ std::unique_ptr<RingExchange> Make(MemoryNetwork* network, int rank, int size, c
     params.push_back(param);
     plan.counts.push_back(sizes[param]);
   }
-  auto exchange = RingExchange::Create(RingPlan(plan), params, network->links(rank), waiter->callbacks());
+  PeerLinks* const links = network->links(rank);
+  const auto sums = [&](Allreduce::DoneSink on_done) {
+    return rounds ? DirectAllreduce::Create(DirectPlan(plan), links, std::move(on_done))
+                  : Ring::Create(RingPlan(plan), links, std::move(on_done));
+  };
+  auto exchange = LinkedExchange::Create(sums, params, links, waiter->callbacks());
   EXPECT_TRUE(exchange.ok()) << exchange.status();
   return *std::move(exchange);
 }
 
 // What all ranks have after `clocks` updates: [rank][clock] -> gradients.
 std::vector<std::vector<Gradients>> RunReplicas(int size, const std::vector<size_t>& sizes, int clocks, unsigned seed,
-                                                size_t bucket_bytes) {
+                                                size_t bucket_bytes, bool rounds) {
   MemoryNetwork network(size);
   Barrier barrier(size);
   std::vector<std::vector<Gradients>> results(size);
   OnAllRanks(size, seed, [&](int rank) {
     test::ExchangeWaiter waiter;
     Gradients gradients = MakeGradients(sizes, rank, 0);
-    const auto exchange = Make(&network, rank, size, sizes, bucket_bytes, &waiter);
+    const auto exchange = Make(&network, rank, size, sizes, bucket_bytes, &waiter, rounds);
     for (int clock = 0; clock < clocks; ++clock) {
       const Gradients fresh = MakeGradients(sizes, rank, clock);
       for (size_t param = 0; param < sizes.size(); ++param) {
@@ -225,16 +233,21 @@ std::vector<std::vector<Gradients>> RunReplicas(int size, const std::vector<size
   return results;
 }
 
-void ExpectSums(const std::vector<std::vector<Gradients>>& results, const std::vector<size_t>& sizes) {
+// Where gradients are rounded, each to 8 bits, the sum is as near as that.
+void ExpectSums(const std::vector<std::vector<Gradients>>& results, const std::vector<size_t>& sizes, bool rounds) {
   const int size = static_cast<int>(results.size());
   for (size_t clock = 0; clock < results[0].size(); ++clock) {
     std::vector<Gradients> inputs;
     for (int rank = 0; rank < size; ++rank) inputs.push_back(MakeGradients(sizes, rank, clock));
     for (size_t param = 0; param < sizes.size(); ++param) {
       for (size_t i = 0; i < sizes[param]; ++i) {
-        double sum = 0;
-        for (const Gradients& input : inputs) sum += input[param][i];
-        ASSERT_NEAR(results[0][clock][param][i], sum, 1e-5) << "clock " << clock << " param " << param << " at " << i;
+        double sum = 0, all = 0;
+        for (const Gradients& input : inputs) {
+          sum += input[param][i];
+          all += std::abs(input[param][i]);
+        }
+        ASSERT_NEAR(results[0][clock][param][i], sum, rounds ? all / 128 : 1e-5)
+            << "clock " << clock << " param " << param << " at " << i;
       }
     }
   }
@@ -251,10 +264,16 @@ void ExpectEqualBits(const Gradients& a, const Gradients& b) {
 
 const std::vector<size_t> kMixedSizes = {96, 3 * 11 * 11 * 96, 1, 300'000, 7, 255, 70'001, 0, 64};
 
-TEST(RingExchange, SumsOverTwoAndThreeReplicas) {
+/// Parameter: whether gradients cross in bfloat16 (DirectAllreduce), or as they are (Ring).
+class LinkedExchangeTest : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Sums, LinkedExchangeTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "direct" : "ring"; });
+
+TEST_P(LinkedExchangeTest, SumsOverTwoAndThreeReplicas) {
   for (int size : {2, 3}) {
-    const auto results = RunReplicas(size, kMixedSizes, 3, size, 1 << 16);
-    ExpectSums(results, kMixedSizes);
+    const auto results = RunReplicas(size, kMixedSizes, 3, size, 1 << 16, GetParam());
+    ExpectSums(results, kMixedSizes, GetParam());
     for (int rank = 1; rank < size; ++rank) {
       for (size_t clock = 0; clock < results[0].size(); ++clock)
         ExpectEqualBits(results[0][clock], results[rank][clock]);
@@ -262,30 +281,32 @@ TEST(RingExchange, SumsOverTwoAndThreeReplicas) {
   }
 }
 
-TEST(RingExchange, TwoRunsHaveTheSameBits) {
-  const auto first = RunReplicas(3, kMixedSizes, 2, 11, 1 << 16);
-  const auto second = RunReplicas(3, kMixedSizes, 2, 29, 1 << 16);
+TEST_P(LinkedExchangeTest, TwoRunsHaveTheSameBits) {
+  const auto first = RunReplicas(3, kMixedSizes, 2, 11, 1 << 16, GetParam());
+  const auto second = RunReplicas(3, kMixedSizes, 2, 29, 1 << 16, GetParam());
   for (int rank = 0; rank < 3; ++rank) {
     for (int clock = 0; clock < 2; ++clock) ExpectEqualBits(first[rank][clock], second[rank][clock]);
   }
 }
 
-TEST(RingExchange, TinyParametersAloneAndMoreRanksThanValues) {
+TEST_P(LinkedExchangeTest, TinyParametersAloneAndMoreRanksThanValues) {
   const std::vector<size_t> sizes = {1, 2, 1};
-  ExpectSums(RunReplicas(4, sizes, 2, 5, 1 << 20), sizes);
-  ExpectSums(RunReplicas(4, sizes, 2, 5, 1), sizes);
+  ExpectSums(RunReplicas(4, sizes, 2, 5, 1 << 20, GetParam()), sizes, GetParam());
+  ExpectSums(RunReplicas(4, sizes, 2, 5, 1, GetParam()), sizes, GetParam());
 }
 
-TEST(RingExchange, AnUpdateWithEmptyParametersFinishes) { ExpectSums(RunReplicas(2, {0, 0}, 2, 3, 1 << 20), {0, 0}); }
+TEST_P(LinkedExchangeTest, AnUpdateWithEmptyParametersFinishes) {
+  ExpectSums(RunReplicas(2, {0, 0}, 2, 3, 1 << 20, GetParam()), {0, 0}, GetParam());
+}
 
 // Large parameters are reported while the clock is open; small ones when their bucket is full, or with the last.
-TEST(RingExchange, ReportsEachParameterAsSoonAsItIsSummed) {
+TEST_P(LinkedExchangeTest, ReportsEachParameterAsSoonAsItIsSummed) {
   MemoryNetwork network(2);
   Barrier barrier(2);
   OnAllRanks(2, 1, [&](int rank) {
     test::ExchangeWaiter waiter;
     std::vector<float> large(1000, 1.0f + rank), small(10, 1.0f), other(995, 1.0f), last(1, 1.0f);
-    const auto exchange = Make(&network, rank, 2, {1, 995, 1000, 10}, 1000 * sizeof(float), &waiter);
+    const auto exchange = Make(&network, rank, 2, {1, 995, 1000, 10}, 1000 * sizeof(float), &waiter, GetParam());
     for (uint64_t clock = 0; clock < 3; ++clock) {
       exchange->Add(clock, 3, small);
       exchange->Add(clock, 2, large);
@@ -303,13 +324,13 @@ TEST(RingExchange, ReportsEachParameterAsSoonAsItIsSummed) {
 }
 
 // Rank 1 never adds what rank 0 waits for.
-TEST(RingExchange, AbortEndsASumThatNeverComes) {
+TEST_P(LinkedExchangeTest, AbortEndsASumThatNeverComes) {
   MemoryNetwork network(2);
   Barrier waiting(2), aborted(2);
   OnAllRanks(2, 1, [&](int rank) {
     test::ExchangeWaiter waiter;
     std::vector<float> gradient(1 << 19, 1.0f);
-    auto exchange = Make(&network, rank, 2, {gradient.size()}, 1 << 20, &waiter);
+    auto exchange = Make(&network, rank, 2, {gradient.size()}, 1 << 20, &waiter, GetParam());
     waiting.Wait();
     if (rank == 0) {
       exchange->Add(0, 0, gradient);
@@ -324,13 +345,13 @@ TEST(RingExchange, AbortEndsASumThatNeverComes) {
   });
 }
 
-TEST(RingExchange, AReplicaThatLeavesIsOneFailure) {
+TEST_P(LinkedExchangeTest, AReplicaThatLeavesIsOneFailure) {
   MemoryNetwork network(3);
   Barrier ready(3), failed(3);
   OnAllRanks(3, 1, [&](int rank) {
     test::ExchangeWaiter waiter;
     std::vector<float> gradient(1 << 19, 1.0f);
-    auto exchange = Make(&network, rank, 3, {gradient.size()}, 1 << 20, &waiter);
+    auto exchange = Make(&network, rank, 3, {gradient.size()}, 1 << 20, &waiter, GetParam());
     ready.Wait();
     if (rank == 1) network.Leave(1);
     if (rank != 1) {

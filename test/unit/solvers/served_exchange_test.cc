@@ -30,27 +30,31 @@ float GradientOf(int replica, uint64_t clock, int param, size_t i) {
 }
 
 /// Posts of one node, handed to the job with the peer's index.
-class ScriptedLinks : public ServedLinks {
+class ScriptedLinks : public PeerLinks {
  public:
   struct Posted {
     int peer = 0;
     LinkPlace place = {};
-    std::span<float> memory = {};        // of a grant
-    std::span<const float> source = {};  // of a write
+    std::span<std::byte> memory = {};        // of a grant
+    std::span<const std::byte> source = {};  // of a write
     bool write = false;
   };
   explicit ScriptedLinks(std::function<void(const Posted&)> sink) : sink_(std::move(sink)) {}
 
-  void Begin(ServedEvents* begun) override { events = begun; }
+  void Begin(PeerEvents* begun) override { events = begun; }
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte>) override {
     return std::shared_ptr<const void>();
   }
-  void Grant(int peer, const LinkPlace& place, std::span<float> memory) override { sink_({peer, place, memory, {}}); }
-  void Write(int peer, const LinkPlace& place, const LinkGrant&, std::span<const float> source) override {
+  Status Grant(int peer, const LinkPlace& place, std::span<std::byte> memory) override {
+    sink_({peer, place, memory, {}});
+    return OkStatus();
+  }
+  Status Write(int peer, const LinkPlace& place, const LinkGrant&, std::span<const std::byte> source) override {
     sink_({peer, place, {}, source, true});
+    return OkStatus();
   }
 
-  ServedEvents* events = nullptr;
+  PeerEvents* events = nullptr;
 
  private:
   const std::function<void(const Posted&)> sink_;
@@ -241,7 +245,7 @@ class ServedJob {
   std::mt19937 random_;
   std::vector<Replica> replicas_;
   std::vector<Server> servers_;
-  std::map<std::tuple<ScriptedLinks*, ScriptedLinks*, LinkPlace>, std::span<float>> memory_;  // granted: by, to
+  std::map<std::tuple<ScriptedLinks*, ScriptedLinks*, LinkPlace>, std::span<std::byte>> memory_;  // granted: by, to
   std::vector<std::function<void()>> pending_;
 };
 
