@@ -58,6 +58,7 @@ class ChainPlanner::Model {
     const std::vector<GraphLayer>& layers = graph_->layers();
     crossing_.assign(layers_ + 1, 0);
     const auto number_bytes = static_cast<double>(BytesOf(WireElement(problem_.wire_precision)));
+    wire_share_ = number_bytes / sizeof(float);
     std::vector<int> tensors(layers_ + 1, 0);
     for (size_t b = 0; b < shapes.size(); ++b) {
       const GraphBlob& blob = graph_->blobs()[b];
@@ -286,7 +287,7 @@ class ChainPlanner::Model {
     const auto of_range = [&range](const std::vector<double>& sums) { return sums[range.end] - sums[range.begin]; };
     load.memory = part * (of_range(parameters_) + 2 * of_range(learned_) + rows * of_range(values_));
     if (conv) {
-      load.exchanged = 2 * (nodes - 1) / nodes * of_range(learned_);
+      load.exchanged = 2 * (nodes - 1) / nodes * wire_share_ * of_range(learned_);
       return load;
     }
     // Slices are gathered for the next product, and its input's gradients summed up.
@@ -393,6 +394,7 @@ class ChainPlanner::Model {
   std::unique_ptr<NetGraph> graph_;
   std::vector<LayerCost> costs_;
   std::vector<double> crossing_;  // bytes of a sample that cross a cut in front of a layer of the prototxt
+  double wire_share_ = 1;         // bytes of a gradient on its way, of those in memory
   std::vector<double> values_, learned_, parameters_;  // bytes of all layers in front of it; values: of a sample
   std::vector<int> cuts_, products_;  // layers that a stage may begin with, and those of them that shards divide
   std::map<std::tuple<int, double, bool>, Sums> sums_;  // by place, rows, and whether it is a replica among several

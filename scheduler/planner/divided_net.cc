@@ -65,6 +65,7 @@ void DividedNet::CountTraffic() {
   for (const PortPlan& port : replica_->ports()) {
     (port.landing ? traffic_.replica_in : traffic_.replica_out) += static_cast<double>(port.row_bytes);
   }
+  traffic_.wire_share = static_cast<double>(BytesOf(division_.wire)) / sizeof(float);
   for (const LayerCost& cost : costs_) {
     const int layer = static_cast<int>(&cost - costs_.data());
     if (division_.replicated && cost.learns && placement_->stage_of(layer) == 0) {

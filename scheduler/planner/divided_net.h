@@ -31,7 +31,8 @@ struct NetTraffic {
   double replica_out = 0, replica_in = 0;  ///< of a replica, for a sample of its own, with all shards together
   double shard_in = 0, shard_out = 0;      ///< of shard 0 with the replicas, for any sample of the batch
   double inner_in = 0, inner_out = 0;      ///< of shard 0 with the other shards, likewise
-  double exchanged = 0;  ///< bytes of the gradients that replicas sum up, in an update; 0 with one replica
+  double exchanged = 0;   ///< bytes of the gradients that replicas sum up, in an update; 0 with one replica
+  double wire_share = 1;  ///< of them, which cross the network among replicas; to and from servers all do
 };
 
 /// What the nodes of a division run, hold and send, planned by the same code as a job (NetGraph, Placement, NodePlan)

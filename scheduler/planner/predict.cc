@@ -133,7 +133,7 @@ void Predictor::AddLinks(const DividedNet& net, const std::vector<HostGroup>& gr
     if (servers > 0) {
       load.exchanged = traffic.exchanged * (group.replicas + 1.0 * group.servers * replicas / servers);
     } else if (group.replicas > 0 && conv_hosts > 1) {
-      load.exchanged = 2.0 * (replicas - 1) / replicas * traffic.exchanged;
+      load.exchanged = 2.0 * (replicas - 1) / replicas * traffic.exchanged * traffic.wire_share;
     }
     load.out += load.exchanged;
     load.in += load.exchanged;
@@ -207,7 +207,7 @@ double Predictor::ExchangeSeconds(const DividedNet& net, const std::vector<HostG
     if (conv_hosts > 1) latency = std::max(latency, HostOf(group).latency_s);
   }
   const double steps = 2.0 * (replicas - 1);
-  return steps / replicas * net.traffic().exchanged * pace + steps * latency;
+  return steps / replicas * net.traffic().exchanged * net.traffic().wire_share * pace + steps * latency;
 }
 
 Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const std::vector<HostGroup>& groups) {

@@ -1,7 +1,7 @@
 #include "scheduler/simulator/planned_job.h"
 
 #include "scheduler/plan/table_places.h"
-#include "solvers/exchange/ring_plan.h"
+#include "solvers/exchange/direct_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -91,22 +91,27 @@ std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan) {
       exchange.groups.push_back(ExchangedGroups(plan.pipeline(rank), stage, GroupExchange::kSum));
     }
     if (exchange.groups[0].empty()) continue;
-    RingPlan::Options ring;
-    ring.size = info.size();
+    BlockPlan::Options cut;
+    cut.size = info.size();
+    const bool rounds = plan.table().wire() != ElementType::kFloat32 && !info.by_nccl;
     std::vector<size_t> first_of;  // by place: the group's first parameter
     const PipelinePlan pipeline = plan.pipeline(info.ranks[0]);
     for (const int group : exchange.groups[0]) {
-      first_of.push_back(ring.counts.size());
+      first_of.push_back(cut.counts.size());
       for (const ParamPlan& param : plan.node(info.ranks[0], caffe::TRAIN).params()) {
         if (param.graph_layer != pipeline.groups[group].layer || param.spec.lr_mult == 0) continue;
-        ring.counts.push_back(static_cast<size_t>(param.block.count()));
+        cut.counts.push_back(static_cast<size_t>(param.block.count()));
+        if (rounds) cut.exact.push_back(param.spec.average_keeps.has_value());
       }
     }
-    first_of.push_back(ring.counts.size());
-    const RingPlan collectives(ring);
-    for (const RingPlan::Collective& collective : collectives.collectives()) {
-      exchange.collectives.push_back({static_cast<int64_t>(collective.count * sizeof(float)),
-                                      static_cast<int64_t>(collective.chunk * sizeof(float))});
+    first_of.push_back(cut.counts.size());
+    // By a ring or directly, each replica sends and receives as much.
+    const DirectPlan collectives(cut);
+    for (int i = 0; i < std::ssize(collectives.collectives()); ++i) {
+      const BlockPlan::Collective& collective = collectives.collectives()[i];
+      const size_t bytes = rounds ? collectives.ValueBytes(i) : sizeof(float);
+      exchange.collectives.push_back(
+          {static_cast<int64_t>(collective.count * bytes), static_cast<int64_t>(collective.chunk * bytes)});
     }
     for (size_t place = 0; place + 1 < first_of.size(); ++place) {
       std::vector<int> of_group;

@@ -58,8 +58,8 @@ StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::strin
   for (const std::string& fault : CheckHosts(made.config, &CanonicalAddresses)) {
     made.warnings.push_back(fault + " (as this host sees it)");
   }
-  if (request->wire_precision != RoutingTableConfig::FP32 && made.config.stage_size() == 1) {
-    made.warnings.push_back("--wire_precision changes nothing: the table has one stage, and no activations cross");
+  if (request->wire_precision != RoutingTableConfig::FP32 && made.config.node_size() == 1) {
+    made.warnings.push_back("--wire_precision changes nothing: the table has one node, and nothing crosses");
   }
   return made;
 }

@@ -37,8 +37,8 @@ const TableFlag kFlags[] = {
      "Updates that a node may be ahead of the slowest: iteration t computes with the parameters of t - staleness "
      "updates, which changes what comes out. 0: synchronous."},
     {"wire_precision", &TableOptions::wire_precision,
-     "As what activations and their gradients cross between nodes: FP32, or BF16 in half as many bytes, which changes "
-     "what comes out."},
+     "As what activations, their gradients and those of conv parameters cross between nodes: FP32, or BF16 in half as "
+     "many bytes, which changes what comes out."},
     {"micro_batches", &TableOptions::micro_batches,
      "Micro-batches per replica and batch; 0: chosen automatically, at most 4."},
     {"cut", &TableOptions::cut,

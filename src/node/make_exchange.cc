@@ -2,6 +2,7 @@
 
 #include "engine/stage_exchange.h"
 #include "solvers/exchange/collective_exchange.h"
+#include "solvers/exchange/direct_allreduce.h"
 #include "solvers/exchange/linked_exchange.h"
 #include "solvers/exchange/ring.h"
 #include "solvers/exchange/staged_exchange.h"
@@ -22,14 +23,37 @@ StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, int replicas) {
       std::make_unique<CollectiveExchange>(options.device->device.get(), std::move(collectives), options.callbacks));
 }
 
+/// Whether gradients cross the network in bfloat16, those of moving averages excepted.
+bool Rounds(const NodeModel& model) { return model.table().wire() == ElementType::kBFloat16; }
+
 /// How the gradients of a stage are cut. @param params of ExchangedParamsOf.
 BlockPlan::Options CutOf(const NodeModel& model, const StagePart& part, const std::vector<int>& params) {
   const std::vector<StoredParam> stored = model.stored_params();
   BlockPlan::Options options;
   options.rank = part.index;
   options.size = model.table().stage(part.stage).size();
-  for (int param : params) options.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
+  for (int param : params) {
+    options.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
+    if (Rounds(model)) options.exact.push_back(stored[param].average_keeps.has_value());
+  }
   return options;
+}
+
+/// @return what each replica to which this one writes grants it.
+std::vector<ExchangePlaces> PlacesOf(const ExchangeOptions& options, const BlockPlan::Options& cut) {
+  const std::vector<Rank>& ranks = options.model->table().stage(options.part.stage).ranks;
+  std::vector<ExchangePlaces> places;
+  if (!Rounds(*options.model)) {
+    const RingPlan plan(cut);
+    places.push_back({.stage = options.part.stage, .granter = ranks[plan.right()], .bytes = plan.SentBytes()});
+    return places;
+  }
+  const DirectPlan plan(cut);
+  for (int replica = 0; replica < cut.size; ++replica) {
+    if (replica == cut.rank) continue;
+    places.push_back({.stage = options.part.stage, .granter = ranks[replica], .bytes = plan.BytesFrom(replica)});
+  }
+  return places;
 }
 
 /// The slice of a parameter of the ParamStore that node `server` of the server stage has.
@@ -93,7 +117,7 @@ size_t ExchangeHostBytes(const NodeModel& model) {
     const BlockPlan::Options cut = CutOf(model, part, ExchangedParamsOf(model, groups));
     const RingPlan plan(cut);
     bytes += LinkedExchange::BucketBytes(plan);
-    bytes += Ring::BytesFor(plan);
+    bytes += Rounds(model) ? DirectAllreduce::BytesFor(DirectPlan(cut)) : Ring::BytesFor(plan);
     if (model.on_host()) continue;
     for (const size_t count : plan.counts()) bytes += count * sizeof(float);
   }
@@ -147,13 +171,13 @@ StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::uniq
   const StageInfo& stage = options.model->table().stage(options.part.stage);
   CHECK(stage.conv && stage.size() > 1) << "stage " << stage.name << " has no replicas that exchange";
   if (options.device->connect && stage.by_nccl) return OverGpus(options, stage.size());
-  const RingPlan plan(CutOf(*options.model, options.part, options.params));
-  *links = std::make_unique<ExchangeLinks>(ExchangeLinks::Options{
-      options.transport,
-      stage.ranks,
-      options.part.stage,
-      {{.stage = options.part.stage, .granter = stage.ranks[plan.right()], .bytes = plan.SentBytes()}}});
-  const auto sums = [&](Allreduce::DoneSink on_done) { return Ring::Create(plan, links->get(), std::move(on_done)); };
+  const BlockPlan::Options cut = CutOf(*options.model, options.part, options.params);
+  *links = std::make_unique<ExchangeLinks>(
+      ExchangeLinks::Options{options.transport, stage.ranks, options.part.stage, PlacesOf(options, cut)});
+  const auto sums = [&](Allreduce::DoneSink on_done) {
+    if (Rounds(*options.model)) return DirectAllreduce::Create(DirectPlan(cut), links->get(), std::move(on_done));
+    return Ring::Create(RingPlan(cut), links->get(), std::move(on_done));
+  };
   const auto linked = [&](Exchange::Callbacks callbacks) -> StatusOr<ExchangePtr> {
     HP_ASSIGN_OR_RETURN(auto exchange,
                         LinkedExchange::Create(sums, options.params, links->get(), std::move(callbacks)));

@@ -36,9 +36,9 @@ struct ExchangeOptions {
 size_t ExchangeHostBytes(const NodeModel& model);
 
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
-/// has it so (StageInfo::by_nccl); else by a ring over the node's connections, with gradients of a GPU
-/// copied through the host's memory. All replicas decide alike. With NCCL it blocks until all replicas have called it.
-/// Main thread.
+/// has it so (StageInfo::by_nccl); else over the node's connections, with gradients of a GPU copied through the host's
+/// memory: by a ring, or, with wire_precision BF16, by what every two replicas send each other. All replicas decide
+/// alike. With NCCL it blocks until all replicas have called it. Main thread.
 /// @param links set to those among the replicas, which must outlive the exchange; null: NCCL needs none.
 /// @return kUnavailable: NCCL can't connect, or what `rendezvous` returned; kFailedPrecondition: the transport can't
 /// register memory.

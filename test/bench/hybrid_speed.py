@@ -49,7 +49,8 @@ def random_png(side):
 
 
 class Hpnode:
-    """Variants are micro_batches:pool_size:threads of a conv node:threads of an FC node (pool 0: hpnode's choice)."""
+    """Variants are micro_batches:pool_size:threads of a conv node:threads of an FC node (pool 0: hpnode's choice), and
+    with :BF16 behind, the wire_precision."""
 
     name = "hpnode"
 
@@ -78,7 +79,8 @@ class Hpnode:
             out.write(text)
 
     def write_job(self, hosts, conv, fc, variant):
-        micro_batches, pool, conv_threads, fc_threads = map(int, variant.split(":"))
+        fields = variant.split(":")
+        micro_batches, pool, conv_threads, fc_threads = map(int, fields[:4])
         with open(os.path.join(ROOT, "examples/alexnet/alexnet_train_val.prototxt"), encoding="ascii") as net:
             text = net.read()
         text = re.sub(r'source: "[^"]*"', 'source: "%s"' % self.path("db"), text)
@@ -89,6 +91,7 @@ class Hpnode:
         addresses = ",".join(hosts.address(i) for i in range(conv + fc))
         hybrid_hosts.run(os.path.join(self.bin, "hproute"), "--solver=" + self.path("solver.prototxt"),
                          "--conv=%d" % conv, "--fc=%d" % fc, "--hosts=" + addresses,
+                         "--wire_precision=" + (fields[4] if len(fields) > 4 else "FP32"),
                          "--micro_batches=%d" % micro_batches, "--out=" + self.path("table.prototxt"))
         with open(self.path("table.prototxt"), encoding="ascii") as table:
             text = table.read()

@@ -130,6 +130,33 @@ TEST_F(WireContractTest, DataStaysAsItIs) {
   EXPECT_EQ(Train(Rounded(table), solver).params, Train(table, solver).params);
 }
 
+/// Gradients of conv replicas are rounded, each once and their sum once. Moving averages are sums over replicas, too,
+/// and are not: in the first update they come from the weights that both runs begin with.
+TEST_F(WireContractTest, GradientsOfReplicasAreRoundedAndMovingAveragesAreNot) {
+  const std::string net =
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 6 "
+      "kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'norm' type: 'BatchNorm' bottom: 'conv1' top: 'norm' }\n"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'norm' top: 'ip1' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' }\n";
+  const std::string solver = SolverOf(net, "", 0.02, 0.002, 1);
+  for (const int replicas : {2, 3}) {
+    SCOPED_TRACE(testing::Message() << replicas << " replicas");
+    const ClusterSpec table = Table(replicas, {}, 1, 0, false);
+    const ClusterResult plain = Train(table, solver), rounded = Train(Rounded(table), solver);
+    for (const auto& [name, values] : plain.params) {
+      const double difference = RelativeDifference(rounded.params.at(name), values);
+      if (name.starts_with("norm")) {
+        EXPECT_LT(difference, 1e-6) << name;  // added in another order
+      } else if (name.starts_with("conv1.0") || name.starts_with("ip1")) {
+        EXPECT_GT(difference, 1e-6) << name << ": nothing was rounded";
+        EXPECT_LT(difference, 0.02) << name;
+      }
+    }
+  }
+}
+
 TEST_F(WireContractTest, SameBitsWhateverArrivesFirst) {
   CheckSameBits(Rounded(Table(3, {2}, 2, 1, false)), Solver("", false, 8), {1, 2});
 }

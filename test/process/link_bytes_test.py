@@ -62,6 +62,14 @@ class LinkBytesTest(cut_link_test.Hosts):
         self.make_job(iterations=ITERATIONS, hidden=4000)
         self.check(self.run_hosts(3, 0))
 
+    def test_the_exchange_in_bfloat16(self):
+        self.make_job(iterations=ITERATIONS, hidden=4000)
+        nodes = self.run_hosts(3, 0, edit=lambda table: "wire_precision: BF16\n" + table)
+        self.check(nodes)
+        sent = int(re.search(r"sent (\d+) and", nodes[0].text()).group(1))
+        values = 4 * 9 + 4 + 100 * 4000 + 4000 + 4000 * 4 + 4
+        self.assertAlmostEqual(sent, ITERATIONS * 2 * 2 / 3 * values * 2, delta=0.001 * sent)
+
     def test_the_gauge_knows_the_limit_of_a_link(self):
         self.make_job(iterations=ITERATIONS, net=TILED)
         nodes = self.run_hosts(1, 1, rate="40mbit", edit=lambda table: re.sub(

@@ -204,7 +204,7 @@ class PlanTest(cluster.JobTest):
         _, table = self.plan_table("--conv=1", "--fc=1", "--hosts=127.0.0.1", "--wire_precision=BF16")
         self.assertIn("\nwire_precision: BF16", table)
         self.train()
-        self.assertIn("warning: --wire_precision changes nothing: the table has one stage",
+        self.assertIn("warning: --wire_precision changes nothing: the table has one node",
                       self.plan_table("--conv=1", "--fc=0", "--hosts=127.0.0.1", "--wire_precision=BF16")[0])
         for flags in ((where,), ("--conv=1", "--fc=1", "--hosts=127.0.0.1", "--out=x")):
             self.assertIn('--wire_precision is "FP16"; expected FP32 or BF16', self.plan(2, *flags, "--wire_precision=FP16"))

@@ -55,7 +55,7 @@ ROOMS = {
     "src/rendezvous": ["proto", "transport"],
     # The pipelines of all nodes on simulated time; of the exchange it knows what goes round the ring.
     "scheduler/simulator": ["scheduler/plan", "scheduler/planner", "scheduler/pipeline", "net/plan", "transport",
-                            "solvers/exchange/ring_plan.h"],
+                            "solvers/exchange/direct_plan.h"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],

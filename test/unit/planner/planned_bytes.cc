@@ -42,9 +42,10 @@ std::pair<double, double> BytesOf(const JobPlan& job, Rank rank) {
                          : group.exchange == GroupExchange::kPush  ? 1
                          : group.exchange == GroupExchange::kServe ? replicas
                                                                    : 0;
+    const size_t number = group.exchange == GroupExchange::kSum ? BytesOf(job.table().wire()) : sizeof(float);
     for (const ParamPlan& param : job.node(rank, caffe::TRAIN).params()) {
       if (param.graph_layer == group.layer)
-        exchanged += times * sizeof(float) * static_cast<double>(param.block.count());
+        exchanged += times * static_cast<double>(number) * static_cast<double>(param.block.count());
     }
   }
   return {out + exchanged, in + exchanged};
