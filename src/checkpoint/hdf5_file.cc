@@ -23,6 +23,8 @@ namespace {
 
 constexpr int64_t kHdf5ChunkBytes = 4 << 20;
 constexpr int64_t kMostRank = 32;  // of the library
+constexpr int kMostGroupDepth = 64;
+constexpr int kMostGroups = 1 << 20;
 constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
 
 /// Lets go of the library for as long as somebody else's code runs: it may be slow, and may use the library itself.
@@ -65,6 +67,15 @@ class Writer {
     if (!set.ok()) return Error();
     HP_RETURN_IF_ERROR(blob.data != nullptr ? WriteAll(set.id(), blob.data) : WriteRows(set.id(), dims, blob));
     return set.Close() ? OkStatus() : Error();
+  }
+  /// The groups around the one of a layer with '/' in its name.
+  Status GroupsAround(hid_t data, const std::string& layer) {
+    for (size_t end = layer.find('/'); end != std::string::npos; end = layer.find('/', end + 1)) {
+      const std::string outer = layer.substr(0, end);
+      if (Hdf5Handle(api_.open_group(data, outer.c_str(), 0), api_.close_group).ok()) continue;
+      if (!Hdf5Handle(api_.create_group(data, outer.c_str(), 0, 0, 0), api_.close_group).ok()) return Error();
+    }
+    return OkStatus();
   }
   Status Value(const char* name, hid_t type, const void* value, bool scalar) {
     const hsize_t one = 1;
@@ -177,13 +188,30 @@ class Reader {
     }
     return blobs;
   }
-  /// Those of a layer, by number: the ones that it does not own are not there.
-  Status TakeLayer(hid_t group, const std::string& layer, CaffeModel* model) const {
-    HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group));
+  bool HasDataset(hid_t group, const std::string& name) const {
+    return Hdf5Handle(api_.open_dataset(group, name.c_str(), 0), api_.close_dataset).ok();
+  }
+  /// The blobs of all layers below the group `data`.
+  Status TakeLayers(hid_t data, CaffeModel* model) const {
+    HP_ASSIGN_OR_RETURN(const std::vector<std::string> layers, Names(data));
+    int groups = 0;
+    for (const std::string& layer : layers) HP_RETURN_IF_ERROR(TakeLayer(data, layer, 1, &groups, model));
+    return OkStatus();
+  }
+  /// The blobs of a layer by number: the ones that it does not own are not there. A group in its group is another
+  /// layer, whose name has a '/': links can make a circle of such groups.
+  Status TakeLayer(hid_t data, const std::string& layer, int depth, int* groups, CaffeModel* model) const {
+    const Hdf5Handle group(api_.open_group(data, layer.c_str(), 0), api_.close_group);
+    if (!group.ok()) return Error("data/" + Printable(layer) + " is neither a blob, named by its number, nor a layer");
+    if (depth > kMostGroupDepth || ++*groups > kMostGroups) return Error("too many groups, or a circle of them");
+    HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group.id()));
     for (const std::string& name : names) {
       const bool digits = !name.empty() && name.size() < 4 && name.find_first_not_of("0123456789") == std::string::npos;
-      if (!digits) return Error("data/" + layer + " has \"" + Printable(name) + "\", which is no blob's number");
-      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group, name));
+      if (!digits || !HasDataset(group.id(), name)) {
+        HP_RETURN_IF_ERROR(TakeLayer(data, layer + "/" + name, depth + 1, groups, model));
+        continue;
+      }
+      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group.id(), name));
       model->blobs[{layer, std::stoi(name)}] = std::move(blob);
     }
     return OkStatus();
@@ -240,6 +268,7 @@ Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
   if (!data.ok()) return writer.Error();
   for (auto blob = blobs.begin(); blob != blobs.end();) {
     const std::string& layer = blob->first.first;
+    HP_RETURN_IF_ERROR(writer.GroupsAround(data.id(), layer));
     const Hdf5Handle group(api->create_group(data.id(), layer.c_str(), 0, 0, 0), api->close_group);
     if (!group.ok()) return writer.Error();
     for (; blob != blobs.end() && blob->first.first == layer; ++blob) {
@@ -276,12 +305,7 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   if (!data.ok()) return reader.Error("no group data");
   CaffeModel model;
   model.path = path;
-  HP_ASSIGN_OR_RETURN(const std::vector<std::string> layers, reader.Names(data.id()));
-  for (const std::string& layer : layers) {
-    const Hdf5Handle group(api->open_group(data.id(), layer.c_str(), 0), api->close_group);
-    if (!group.ok()) return reader.Error("no group data/" + layer);
-    HP_RETURN_IF_ERROR(reader.TakeLayer(group.id(), layer, &model));
-  }
+  HP_RETURN_IF_ERROR(reader.TakeLayers(data.id(), &model));
   if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
   return model;
 }

@@ -13,13 +13,15 @@ namespace hp {
 // Caffe's files as HDF5, which have no limit of size: float32 datasets /data/LAYER/0, /data/LAYER/1, ... of a
 // .caffemodel.h5, and of a .solverstate.h5 the integers /iter and /current_step, the string /learned_net, and datasets
 // /history/0, /history/1, ... in the order of the net's parameters. Source: Caffe, src/caffe/net.cpp (Net::ToHDF5) and
-// src/caffe/solvers/sgd_solver.cpp (SGDSolver::SnapshotSolverStateToHDF5). Any thread; the library does one thing at a
-// time. All also return kFailedPrecondition: CheckHdf5.
+// src/caffe/solvers/sgd_solver.cpp (SGDSolver::SnapshotSolverStateToHDF5). A '/' in a layer's name is one of the path:
+// groups in groups, which Caffe's writer fails to make and its reader passes over. Any thread; the library does one
+// thing at a time. All also return kFailedPrecondition: CheckHdf5.
 
 /// Whether a path's name says that the file is HDF5: it ends in ".h5".
 bool IsHdf5Path(const std::string& path);
 
 /// Writes a .caffemodel.h5 to `path`, which is replaced; it is not synced. Blobs are read 4 MiB at a time, or a row.
+/// @param blobs of layers whose names fit (CheckSnapshotNames).
 /// @return kResourceExhausted: no space; kInvalidArgument: another error of the disk; or that of a blob's source.
 Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs);
 /// Likewise a .solverstate.h5. @param head iter, learned_net, current_step; its history is not read.

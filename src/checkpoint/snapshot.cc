@@ -11,6 +11,7 @@
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 
+#include "glog/logging.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/text_format.h"
 #include "hdf5/hdf5_api.h"
@@ -178,6 +179,12 @@ class ThreeFiles : public PendingSnapshot {
   }
 
   Status WriteHdf5(const SnapshotContents& contents, const std::string& model, const std::string& state) {
+    for (const SnapshotParam& param : contents.params) {
+      if (param.layer.find('/') == std::string::npos) continue;
+      LOG(INFO) << model << ": Caffe cannot read the layers with a '/' in their names, as \"" << param.layer
+                << "\", from an HDF5 file; it reads a .caffemodel (snapshot_format: BINARYPROTO)";
+      break;
+    }
     HP_RETURN_IF_ERROR(steps_.Step("write", model, [&]() -> Status {
       HP_ASSIGN_OR_RETURN(model_, Hdf5File::Make(model, steps_.suffix(), [&](const std::string& temporary) {
                             return WriteHdf5Model(temporary, ValuesOf(contents));

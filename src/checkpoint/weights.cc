@@ -161,9 +161,12 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
   std::vector<LayerPart> layers;
   int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
   size_t placed = 0;
+  const std::vector<std::string> given = GivenNames(net);
   for (const caffe::LayerParameter& layer : net.layer()) {
+    const std::string& name = given[layers.size()];
     layers.push_back({layer, BlobsOf(layer.name(), blobs)});
     layers.back().head.clear_blobs();
+    if (layer.has_name()) layers.back().head.set_name(name);
     placed += layers.back().blobs.size();
     bytes += FieldBytes(caffe::NetParameter::kLayerFieldNumber, layers.back().bytes());
   }

@@ -3,11 +3,13 @@
 #include "backend/backend.h"
 #include "base/format.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_names.h"
 #include "commands/sample_shape.h"
 #include "engine/memory_fit.h"
 #include "engine/stage_exchange.h"
 #include "model/node_model.h"
 #include "node/make_exchange.h"
+#include "proto/net_filter.h"
 #include "proto/place.h"
 #include "solvers/check.h"
 
@@ -122,6 +124,9 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   if (!planned.ok()) return AtLayer(planned.status(), solver, table.solver_path());
   const std::shared_ptr<const JobPlan> job = *std::move(planned);
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
+  HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(), FilterNet(net, caffe::TRAIN),
+                                                LayersWith(job->params())),
+                             solver, table.solver_path()));
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {
     HP_ASSIGN_OR_RETURN(NodeSummary summary, SummarizeNode(job, node.rank, backend.get(), room(node)));

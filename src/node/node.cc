@@ -10,9 +10,11 @@
 #include "base/out_of_memory.h"
 #include "checkpoint/incarnation.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_names.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
 #include "input/dummy_dataset.h"
+#include "proto/net_filter.h"
 #include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/control/messages.h"
@@ -189,6 +191,9 @@ Status Node::BuildModel() {
   HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
   if (options_.rank == 0 || options_.rank == table_.snapshot_copier())
     HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
+  HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(),
+                                                FilterNet(*files_.net, caffe::TRAIN), LayersWith(job->params())),
+                             files_.solver, table_.solver_path()));
   NodeModel::Options options;
   options.rank = options_.rank;
   options.op_factories = options_.op_factories;

@@ -35,4 +35,16 @@ void NameLayersApart(caffe::NetParameter* net) {
   }
 }
 
+std::vector<std::string> GivenNames(const caffe::NetParameter& net) {
+  std::vector<std::string> names;
+  std::set<std::string> taken;
+  const auto is_taken = [&taken](const std::string& name) { return taken.contains(name); };
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    const std::string given = layer.name().substr(0, layer.name().rfind('#'));
+    names.push_back(DistinctName(given, is_taken) == layer.name() ? given : layer.name());
+    taken.insert(layer.name());
+  }
+  return names;
+}
+
 }  // namespace hp

@@ -1,6 +1,11 @@
 #include "checkpoint/hdf5_file.h"
 
+#include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_names.h"
+#include "proto/layer_names.h"
+
 #include "hdf5/hdf5_api.h"
+#include "hdf5/hdf5_handle.h"
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -53,6 +58,82 @@ TEST_F(Hdf5FileTest, OtherFilesAreWrittenWhileASourceIsAsked) {
   const std::vector<float>& data = model->blobs.at({"conv", 0}).data;
   ASSERT_EQ(data.size(), size_t{3} << 20);
   for (size_t row = 0; row < 3; ++row) EXPECT_EQ(data[(row << 20) + 5], static_cast<float>(row));
+}
+
+// As GoogLeNet's, whose layers are "inception_3a/1x1" and so on.
+TEST_F(Hdf5FileTest, NamesWithSlashesAreGroupsInGroups) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<std::string> layers = {"conv1/7x7_s2",     "inception_3a/1x1", "inception_3a/3x3/reduce",
+                                           "inception_3a/3x3", "inception_3a",     "loss1/1",
+                                           "loss1/1/0x",       "loss1-fc"};
+  BlobRefs blobs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    blobs[{layers[i], 0}] = BlobRef{Shape({1}), &values[i]};
+    if (i % 2 == 0) blobs[{layers[i], 1}] = BlobRef{Shape({2, 4}), values.data()};
+  }
+  const std::string path = folder_ + "/model.h5";
+  ASSERT_TRUE(WriteHdf5Model(path, blobs).ok());
+  const StatusOr<CaffeModel> model = ReadHdf5Model(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->blobs.size(), blobs.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Blob* const first = model->Find(layers[i], 0);
+    ASSERT_NE(first, nullptr) << layers[i];
+    EXPECT_EQ(first->data, std::vector<float>{values[i]});
+    EXPECT_EQ(model->Find(layers[i], 1) != nullptr, i % 2 == 0) << layers[i];
+  }
+#ifdef HP_WITH_HDF5
+  const MutexLock lock(Hdf5Mutex());
+  const StatusOr<const Hdf5Api*> api = QuietHdf5();
+  ASSERT_TRUE(api.ok());
+  const Hdf5Handle file((*api)->open_file(path.c_str(), 0, 0), (*api)->close_file);
+  const Hdf5Handle outer((*api)->open_group(file.id(), "data/inception_3a", 0), (*api)->close_group);
+  ASSERT_TRUE(outer.ok());
+  EXPECT_TRUE(Hdf5Handle((*api)->open_dataset(outer.id(), "1x1/0", 0), (*api)->close_dataset).ok());
+#endif
+}
+
+caffe::NetParameter NetOf(const std::vector<std::string>& layers) {
+  caffe::NetParameter net;
+  for (const std::string& layer : layers) net.add_layer()->set_name(layer);
+  NameLayersApart(&net);
+  return net;
+}
+
+TEST(SnapshotNames, Hdf5HoldsOneLayerOfAName) {
+  caffe::SolverParameter solver;
+  solver.set_snapshot_format(caffe::SolverParameter::HDF5);
+  const caffe::NetParameter net = NetOf({"data", "ip", "relu", "ip", "relu"});
+  const Status status = CheckSnapshotNames(solver, 4, net, {"ip", "ip#2"});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "layer \"ip#2\": it is named \"ip\", and so is a layer before it; an HDF5 snapshot holds one layer of a "
+            "name; expected another name, or snapshot_format: BINARYPROTO");
+  EXPECT_TRUE(CheckSnapshotNames(solver, 4, net, {"ip"}).ok()) << "the other has nothing to write";
+  EXPECT_TRUE(CheckSnapshotNames(solver, 4, NetOf({"a", "ip#2"}), {"ip#2"}).ok()) << "a name of its own";
+  solver.set_snapshot_format(caffe::SolverParameter::BINARYPROTO);
+  EXPECT_TRUE(CheckSnapshotNames(solver, 4, net, {"ip", "ip#2"}).ok());
+  const int64_t large = kMostMessageBytes + 1;
+  EXPECT_TRUE(CheckSnapshotNames(solver, large, net, {"ip", "ip#2"}).message().ends_with("expected another name"));
+  solver.set_snapshot_after_train(false);
+  EXPECT_TRUE(CheckSnapshotNames(solver, large, net, {"ip", "ip#2"}).ok()) << "no snapshots";
+}
+
+TEST(SnapshotNames, Hdf5TakesNamesThatArePaths) {
+  caffe::SolverParameter solver;
+  solver.set_snapshot_format(caffe::SolverParameter::HDF5);
+  const auto check = [&](const std::string& one, const std::string& other) {
+    return CheckSnapshotNames(solver, 4, NetOf({one, other}), {one, other}).message();
+  };
+  for (const char* const good : {"a", "a/b", "a/b/0x", "a/..", "a b", "1/2"}) EXPECT_EQ(check(good, "ip"), "") << good;
+  for (const char* const bad : {"", "/a", "a/", "a//b", "./a", "a/./b", "."}) {
+    EXPECT_EQ(check(bad, "ip"), "layer \"" + std::string(bad) +
+                                    "\": in an HDF5 snapshot a name is a path, and this is none; expected another "
+                                    "name, or snapshot_format: BINARYPROTO");
+  }
+  EXPECT_TRUE(check("ip/0/x", "ip")
+                  .starts_with("layer \"ip/0/x\": in an HDF5 snapshot that is where the blobs of layer \"ip\" are"));
+  EXPECT_EQ(check("ip/0/x", "fc"), "");
 }
 
 TEST_F(Hdf5FileTest, AnErrorOfTheSourceIsReturned) {

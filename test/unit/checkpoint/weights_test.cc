@@ -1,6 +1,7 @@
 #include "checkpoint/weights.h"
 
 #include "checkpoint/summed_file.h"
+#include "proto/layer_names.h"
 
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -161,6 +162,29 @@ TEST_F(WeightsTest, LayersOfOneNameAreSeveral) {
   ASSERT_EQ(model->blobs.size(), 2u);
   EXPECT_THAT(model->blobs.at({"ip", 0}).data, ElementsAre(1, 2));
   EXPECT_THAT(model->blobs.at({"ip#2", 0}).data, ElementsAre(3, 4));
+}
+
+// NameLayersApart's names are not Caffe's, which reads such a file by the names of its own net.
+TEST_F(WeightsTest, LayersOfOneNameAreWrittenUnderIt) {
+  caffe::NetParameter net;
+  for (const char* const name : {"ip", "ip#3", "ip", "ip", "ip#3", "fc#2"}) net.add_layer()->set_name(name);
+  const caffe::NetParameter given = net;
+  NameLayersApart(&net);
+  ASSERT_EQ(net.layer(2).name(), "ip#2");
+  ASSERT_EQ(net.layer(3).name(), "ip#4");
+  std::vector<float> values = {0, 1, 2, 3, 4, 5};
+  BlobRefs blobs;
+  for (int i = 0; i < net.layer_size(); ++i) blobs[{net.layer(i).name(), 0}] = {{1}, &values[i]};
+  ASSERT_TRUE(WriteCaffeModel(path_, net, blobs).ok());
+  caffe::NetParameter file;
+  std::ifstream in(path_, std::ios::binary);
+  ASSERT_TRUE(file.ParseFromIstream(&in));
+  for (int i = 0; i < net.layer_size(); ++i) EXPECT_EQ(file.layer(i).name(), given.layer(i).name());
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (int i = 0; i < net.layer_size(); ++i) {
+    EXPECT_THAT(model->blobs.at({net.layer(i).name(), 0}).data, ElementsAre(static_cast<float>(i)));
+  }
 }
 
 // Caffe gives the slope of a PReLU with channel_shared no shape: it has no axes.
