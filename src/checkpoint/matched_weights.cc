@@ -4,6 +4,7 @@
 #include "base/words.h"
 
 #include <algorithm>
+#include <map>
 
 namespace hp {
 namespace {
@@ -29,6 +30,28 @@ MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<Blob
     if (!names.contains(layer)) AddOnce(layer, &matched.ignored);
   }
   return matched;
+}
+
+Status CheckBlobCounts(const CaffeModel& model, const std::set<std::string>& layers,
+                       const std::vector<std::vector<SharedBlob>>& params) {
+  std::map<std::string, int> in_file, in_net;
+  std::map<std::string, bool> wrong;
+  for (const auto& [key, blob] : model.blobs) ++in_file[key.first];
+  for (const std::vector<SharedBlob>& names : params) {
+    const bool has_value = model.LastOf(names) != nullptr;
+    for (const SharedBlob& name : names) {
+      ++in_net[name.layer];
+      if (!has_value) wrong[name.layer] = true;
+    }
+  }
+  for (const auto& [layer, count] : in_file) {
+    if (!layers.contains(layer) || (count <= in_net[layer] && !wrong[layer])) continue;
+    return FailedPrecondition(
+        "%s: incompatible number of blobs for layer \"%s\": %d in the file, %d in the net; to begin with its fillers' "
+        "values a layer needs another name",
+        model.path.c_str(), layer.c_str(), count, in_net[layer]);
+  }
+  return OkStatus();
 }
 
 std::string MatchedWeights::Describe(const std::string& path) const {

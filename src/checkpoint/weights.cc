@@ -29,15 +29,34 @@ using google::protobuf::io::CodedOutputStream;
 using Names = std::set<std::string>;
 
 /// Layers of one name are several, as in nets (NameLayersApart).
+std::string NewName(const std::string& given, Names* names) {
+  const std::string name = DistinctName(given, [names](const std::string& taken) { return names->contains(taken); });
+  names->insert(name);
+  return name;
+}
+
+/// How many of a layer's blobs are its own: those behind are of the Scale layer that nets have behind NVIDIA's
+/// BatchNorm with scale_bias (UpgradeNet). The blobs tell: forks have that field under several numbers.
+template <typename LayerProto>
+int OwnBlobs(const LayerProto& layer) {
+  if constexpr (requires { layer.batch_norm_param(); }) {
+    if (layer.type() == "BatchNorm" && layer.blobs_size() == 5) return 3;
+  }
+  return layer.blobs_size();
+}
+
 template <typename LayerProto>
 Status TakeBlobs(LayerProto* layer, Names* names, CaffeModel* model) {
-  const std::string name =
-      DistinctName(layer->name(), [names](const std::string& taken) { return names->contains(taken); });
-  names->insert(name);
-  for (int i = 0; i < layer->blobs_size(); ++i) {
+  std::string name = NewName(layer->name(), names);
+  const int own = OwnBlobs(*layer);
+  for (int i = 0, first = 0; i < layer->blobs_size(); ++i) {
+    if (i == own) {
+      name = NewName(layer->name() + "_scale", names);
+      first = own;
+    }
     auto blob = TakeBlob(layer->mutable_blobs(i));
-    if (!blob.ok()) return blob.status().Prepend("layer \"" + name + "\" blob " + std::to_string(i));
-    model->blobs.insert_or_assign({name, i}, std::move(*blob));
+    if (!blob.ok()) return blob.status().Prepend("layer \"" + name + "\" blob " + std::to_string(i - first));
+    model->blobs.insert_or_assign({name, i - first}, std::move(*blob));
   }
   return OkStatus();
 }

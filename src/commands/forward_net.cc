@@ -2,6 +2,7 @@
 // pipeline and transport.
 #include "commands/forward_net.h"
 
+#include "checkpoint/matched_weights.h"
 #include "engine/host_bridge.h"
 #include "engine/memory_fit.h"
 #include "net/node_net.h"
@@ -10,9 +11,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace hp {
 namespace {
+
+std::vector<SharedBlob> NamesOf(const ParamPlan& param) {
+  std::vector<SharedBlob> names = {{param.layer, param.blob, param.spec.shape}};
+  names.insert(names.end(), param.users.begin(), param.users.end());
+  return names;
+}
 
 StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& net, const CaffeModel& model) {
   std::vector<StoredParam> stored;
@@ -23,10 +31,8 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ParamStore> params, ParamStore::Create(device, stored));
   for (int i = 0; i < params->size(); ++i) {
     const ParamPlan& param = net.plan().params()[static_cast<size_t>(i)];
-    std::vector<SharedBlob> names = {{param.layer, param.blob, param.spec.shape}};
-    names.insert(names.end(), param.users.begin(), param.users.end());
     std::vector<float> values(params->count(i));
-    HP_RETURN_IF_ERROR(model.CopyBlock(names, param.block, values));
+    HP_RETURN_IF_ERROR(model.CopyBlock(NamesOf(param), param.block, values));
     HP_RETURN_IF_ERROR(params->WriteValues(i, values));
   }
   return params;
@@ -58,6 +64,7 @@ class ForwardNet::Impl {
 
   Status Build(const NetGraph& graph, const ForwardNetOptions& options, Backend* backend) {
     HP_RETURN_IF_ERROR(CheckSources(graph));
+    for (const GraphLayer& layer : graph.layers()) layers_.insert(layer.traits.name());
     const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0), {}};
     HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, options.sample, layout));
     placement_ = std::make_unique<const Placement>(std::move(placement));
@@ -73,7 +80,12 @@ class ForwardNet::Impl {
 
   Status Allocate(const CaffeModel& model, int batches_ahead) {
     size_t parameters = 0;
-    for (const ParamPlan& param : net_->plan().params()) parameters += param.block.count() * sizeof(float);
+    std::vector<std::vector<SharedBlob>> names;
+    for (const ParamPlan& param : net_->plan().params()) {
+      parameters += param.block.count() * sizeof(float);
+      names.push_back(NamesOf(param));
+    }
+    HP_RETURN_IF_ERROR(CheckBlobCounts(model, layers_, names));
     HP_RETURN_IF_ERROR(CheckTestMemory(*net_, parameters, batches_ahead, Room()));
     HP_ASSIGN_OR_RETURN(params_, LoadParams(device_, *net_, model));
     for (int i = 0; i < params_->size(); ++i) views_.push_back(params_->View(i));
@@ -151,6 +163,7 @@ class ForwardNet::Impl {
   }
 
   Device* const device_;
+  std::set<std::string> layers_;  // of the net
   std::unique_ptr<const Placement> placement_;
   std::unique_ptr<NodeNet> net_;  // points to the placement
   std::vector<size_t> order_;     // of the net's outputs

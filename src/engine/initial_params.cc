@@ -89,9 +89,18 @@ void LogMatches(const NodeModel& node, const CaffeModel& model) {
   }
 }
 
+Status CheckCounts(const NodeModel& node, const CaffeModel& model) {
+  std::set<std::string> layers;
+  std::vector<std::vector<SharedBlob>> params;
+  for (const GraphLayer& layer : node.job().graph(caffe::TRAIN).layers()) layers.insert(layer.traits.name());
+  for (const WholeParam& param : node.whole_params()) params.push_back(NamesOf(param));
+  return CheckBlobCounts(model, layers, params);
+}
+
 // A layer that the file does not have is new: it keeps its filler's values.
 Status FromWeights(const NodeModel& node, const std::string& path, ParamStore* params) {
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(path));
+  HP_RETURN_IF_ERROR(CheckCounts(node, model));
   if (node.rank() == 0) LogMatches(node, model);
   for (int i = 0; i < params->size(); ++i) {
     const std::vector<SharedBlob> names = NamesOf(node, params->param(i));

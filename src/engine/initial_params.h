@@ -19,9 +19,10 @@ struct InitialParams {
 };
 
 /// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers and then what the files of
-/// `weights` have, a later one over an earlier one. A blob that they lack keeps its filler's values, as with Caffe's
+/// `weights` have, a later one over an earlier one. A layer that they lack keeps its fillers' values, as with Caffe's
 /// --weights; a snapshot must have all. Main thread, before training.
-/// @return kFailedPrecondition, kNotFound: a blob of the file does not fit or is missing (named); kNotFound, kDataLoss:
+/// @return kFailedPrecondition, kNotFound: a blob of the file does not fit or is missing, or a layer has more of them
+/// there (named); kNotFound, kDataLoss:
 /// a file can't be read; kInternal: the device failed.
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params);
 

@@ -187,9 +187,11 @@ TEST_F(SharedContractTest, WeightsAreReadByAnyName) {
   EXPECT_EQ(trained().at("again1.0"), left) << "the file has the second layer alone";
   EXPECT_EQ(trained().at("again1.1"), bias);
   net.add_layer()->set_name("again1");
-  ASSERT_TRUE(
-      WriteCaffeModel(file, net, {{{"again2", 0}, {{24, 24}, left.data()}}, {{"again1", 0}, {{24, 24}, right.data()}}})
-          .ok());
+  ASSERT_TRUE(WriteCaffeModel(file, net,
+                              {{{"again2", 0}, {{24, 24}, left.data()}},
+                               {{"again2", 1}, {{24}, bias.data()}},
+                               {{"again1", 0}, {{24, 24}, right.data()}}})
+                  .ok());
   EXPECT_EQ(trained().at("again1.0"), left) << "of two the last of the net, as Caffe reads them one after the other";
 }
 

@@ -165,6 +165,13 @@ class FilesTest(cluster.JobTest):
         self.write("net.prototxt", text.replace("num_output: 16", "num_output: 17"))
         self.refused_with(["--weights=" + weights],
                           r'w\.caffemodel: layer "ip1" blob 0 has shape "16 100"; expected "17 100"')
+        for change, counts in (("inner_product_param { bias_term: false ", "2 in the file, 1 in the net"),
+                               ("", "2 in the file, 0 in the net")):
+            without = (text.replace("inner_product_param { ", change) if change else
+                       text.replace('name: "relu2"', 'name: "ip2"').replace('name: "ip2" type: "InnerP', 'name: "x" type: "InnerP'))
+            self.write("net.prototxt", without)
+            said = r'w\.caffemodel: incompatible number of blobs for layer "ip\d": ' + counts
+            self.refused_with(["--weights=" + weights], said)
 
     def test_weights_of_another_program(self):
         self.plain()

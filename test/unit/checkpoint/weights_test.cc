@@ -164,6 +164,28 @@ TEST_F(WeightsTest, LayersOfOneNameAreSeveral) {
   EXPECT_THAT(model->blobs.at({"ip#2", 0}).data, ElementsAre(3, 4));
 }
 
+// NVIDIA's: nets have a Scale layer for it.
+TEST_F(WeightsTest, ABatchNormWithScaleBiasIsTwoLayers) {
+  caffe::NetParameter net;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layer { name: 'bn' type: 'BatchNorm'"
+      "  blobs { shape { dim: 1 } data: 1 } blobs { shape { dim: 1 } data: 2 } blobs { shape { dim: 1 } data: 3 }"
+      "  blobs { shape { dim: 1 } data: 4 } blobs { shape { dim: 1 } data: 5 } }",
+      &net));
+  Write(net);
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->blobs.size(), 5u);
+  for (int i = 0; i < 5; ++i) {
+    const Blob* const blob = i < 3 ? model->Find("bn", i) : model->Find("bn_scale", i - 3);
+    ASSERT_NE(blob, nullptr) << i;
+    EXPECT_THAT(blob->data, ElementsAre(static_cast<float>(i + 1)));
+  }
+  net.mutable_layer(0)->set_type("Mine");
+  Write(net);
+  EXPECT_NE(ReadCaffeModel(path_)->Find("bn", 4), nullptr);
+}
+
 // NameLayersApart's names are not Caffe's, which reads such a file by the names of its own net.
 TEST_F(WeightsTest, LayersOfOneNameAreWrittenUnderIt) {
   caffe::NetParameter net;
