@@ -83,6 +83,7 @@ void LogMatches(const NodeModel& node, const CaffeModel& model) {
     }
   }
   const MatchedWeights matched = MatchWeights(net, file);
+  for (const std::string& layer : matched.ignored) LOG(INFO) << "Ignoring source layer " << layer;  // as Caffe
   LOG(INFO) << matched.Describe(model.path);
   if (matched.loaded.empty()) {
     LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";

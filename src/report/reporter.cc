@@ -5,6 +5,7 @@
 #include "report/reporter.h"
 
 #include "base/format.h"
+#include "solvers/lr_policy.h"
 
 #include "glog/logging.h"
 
@@ -189,7 +190,20 @@ void Reporter::PrintTraining() {
   latest_.set_iteration(iteration_);
   latest_.set_loss(smoothed);
   latest_.set_rate(rates_->At(iteration_));
-  if (solver.display() > 0 && iteration_ % solver.display() == 0) Display(smoothed, sums);
+  if (solver.display() > 0 && iteration_ % solver.display() == 0) {
+    Display(smoothed, sums);
+  } else {
+    PrintStep();
+  }
+}
+
+// Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLearningRate.
+void Reporter::PrintStep() {
+  const caffe::SolverParameter& solver = job_.solver();
+  if (solver.lr_policy() != "multistep" || iteration_ == 0) return;
+  const int step = LearningRateStep(solver, static_cast<int>(iteration_));
+  if (step == LearningRateStep(solver, static_cast<int>(iteration_) - 1)) return;
+  LOG(INFO) << "MultiStep Status: Iteration " << iteration_ << ", step = " << step;
 }
 
 void Reporter::Display(double loss, const std::vector<double>& values) {
@@ -201,6 +215,7 @@ void Reporter::Display(double loss, const std::vector<double>& values) {
             << Format(" (%g iter/s, %gs/%d iters), loss = %g", seconds > 0 ? iterations / seconds : 0, seconds,
                       job_.solver().display(), loss);
   PrintOutputs("Train", outputs, values);
+  PrintStep();
   LOG(INFO) << "Iteration " << iteration_ << ", lr = " << Format("%g", rates_->At(iteration_));
   AddToCurves(seconds, loss, values);
   displayed_iteration_ = iteration_;

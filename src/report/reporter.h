@@ -30,6 +30,7 @@ namespace hp {
 ///                                                                        loss: ..." with test_compute_loss
 ///   "Iteration 100 (... iter/s, ...), loss = ...", "    Train net output #0: ...", "Iteration 100, lr = ..."
 ///                                                                        every `display` iterations
+///   "MultiStep Status: Iteration 100, step = 1"                          where a multistep policy passes a stepvalue
 class Reporter {
  public:
   /// Takes the training loss of a clock: the sum of loss_weight x output, as mean over iter_size, not smoothed by
@@ -73,6 +74,7 @@ class Reporter {
   void PrintTests() HP_REQUIRES(mutex_);
   void PrintTest(int test, const std::vector<MsgId>& ids) HP_REQUIRES(mutex_);
   void PrintTraining() HP_REQUIRES(mutex_);
+  void PrintStep() HP_REQUIRES(mutex_);
   /// A line of the log, and a row of the curves.
   void Display(double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
   /// The row, after `seconds`.

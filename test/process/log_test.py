@@ -79,6 +79,23 @@ class LogTest(cluster.JobTest):
                     self.assertEqual(parse(lines)["train"], [], "%s tells the loss too" % name)
                     self.assertRegex("\n".join(lines), 'losses and accuracies are in the log of node "%s"' % teller)
 
+    def test_steps_and_ignored_layers_as_caffe_says_them(self):
+        self.make_job(iterations=10, snapshot=10)
+        self.run_job(self.make_table(conv=1, fc=0))
+        os.rename(self.path("out_iter_10.caffemodel"), self.path("w.caffemodel"))
+        net = cluster.NET.replace('name: "ip2"', 'name: "other"')
+        self.make_job(iterations=12, solver="gamma: 0.5\nstepvalue: 5\nstepvalue: 7\n", net=net)
+        self.write("solver.prototxt", self.read("solver.prototxt").decode().replace('"fixed"', '"multistep"'))
+        nodes = self.run_job(self.make_table(conv=1, fc=1), "--weights=" + self.path("w.caffemodel"))
+        said = {name: [line.split("] ", 1)[1] for line in node.text().splitlines() if "] " in line]
+                for name, node in nodes.items()}
+        steps = ["MultiStep Status: Iteration 5, step = 1", "Iteration 5, lr = 0.005",
+                 "MultiStep Status: Iteration 7, step = 2", "Iteration 10, lr = 0.0025"]
+        self.assertEqual([line for line in said["fc0"] if "MultiStep" in line or ", lr = " in line],
+                         ["Iteration 0, lr = 0.01"] + steps)
+        self.assertEqual([line for line in said["conv0"] if "MultiStep" in line], [])
+        self.assertEqual([line for line in said["conv0"] if "Ignoring" in line], ["Ignoring source layer ip2"])
+
     COLUMNS = ("time_spent,cumulative_time_spent,input_count,cumulative_input_count,cumulative_batch_count,"
                "inputs_per_sec,accuracy,epoch,learning_rate,loss,test_accuracy").split(",")
 
