@@ -3,6 +3,7 @@
 // decides about the mirror, words 1 and 2 are the place of the crop.
 #include "data/transformer.h"
 
+#include "base/format.h"
 #include "base/philox.h"
 #include "data/image.h"
 #include "proto/caffe.pb.h"
@@ -64,8 +65,9 @@ StatusOr<std::unique_ptr<Transformer>> Transformer::Create(TransformOptions opti
   }
   const size_t values = checked.mean_value.size();
   if (values > 1 && static_cast<int64_t>(values) != channels) {
-    return InvalidArgument("%zu mean_value entries, but %s has %lld channels; expected 1 or %lld", values,
-                           where.c_str(), static_cast<long long>(channels), static_cast<long long>(channels));
+    return InvalidArgument("%zu mean_value entries, but %s has %lld channel(s); expected 1%s", values, where.c_str(),
+                           static_cast<long long>(channels),
+                           channels == 1 ? "" : Format(" or %lld", static_cast<long long>(channels)).c_str());
   }
   if (checked.mean.shape.rank() != 0 && checked.mean.shape != Shape({channels, source.height, source.width})) {
     return InvalidArgument("mean_file has the shape %s, but %s has %s", checked.mean.shape.ToString().c_str(),

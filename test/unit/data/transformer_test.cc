@@ -284,7 +284,14 @@ TEST(Transformer, OptionsThatDoNotFitTheFirstRecordAreRefused) {
   EXPECT_EQ(refusal(options), "crop_size 10 is larger than record 0 of db, which has the shape 3 9 11");
   options = {};
   options.mean_value = {1, 2};
-  EXPECT_THAT(refusal(options), HasSubstr("expected 1 or 3"));
+  EXPECT_EQ(refusal(options), "2 mean_value entries, but record 0 of db has 3 channel(s); expected 1 or 3");
+  caffe::Datum gray;
+  gray.set_channels(1);
+  gray.set_height(2);
+  gray.set_width(2);
+  gray.set_data("1234");
+  EXPECT_EQ(Transformer::Create(options, true, 1, "data", gray, "record 0 of db").status().message(),
+            "2 mean_value entries, but record 0 of db has 1 channel(s); expected 1");
   options = {};
   options.mean = SomeMean();
   options.mean.shape = Shape({3, 11, 9});
