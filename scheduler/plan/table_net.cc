@@ -125,6 +125,7 @@ class NetFit {
     std::map<std::string, int> labels;
     for (int i : layers) {
       const caffe::LayerParameter& layer = net_.layer(i);
+      if (types_.Find(layer.type()) == nullptr) continue;  // its type is what is wrong with it (NetGraph)
       for (int b = 0; b < layer.bottom_size(); ++b) {
         const auto label = labels.find(layer.bottom(b));
         if (label == labels.end() || types_.ReadsLabels(layer, b) || types_.Discards(layer)) continue;

@@ -117,6 +117,8 @@ StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::Net
   const StatusOr<std::optional<SampleShape>> sample = SampleOfData(net, phase, cache_dir);
   if (!sample.ok()) return WithWayOut(sample.status());
   if (*sample) return **sample;
+  // A source of another type is what is wrong with the net.
+  HP_RETURN_IF_ERROR(NetGraph::Create(std::make_shared<const caffe::NetParameter>(net), phase).status());
   return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(), phase.name().c_str());
 }
 

@@ -140,6 +140,13 @@ class DeployTest(cluster.JobTest):
         return cluster.run_tool("hptime", "--model=" + self.path(net), "--iterations=3", "--threads=1",
                                 "--cache_dir=none", *flags)
 
+    def test_a_source_of_another_kind_is_named(self):
+        self.write("memory.prototxt", 'layer { name: "in" type: "MemoryData" top: "data" top: "label"\n'
+                                      "memory_data_param { batch_size: 2 channels: 3 height: 8 width: 8 } }\n")
+        status, text = self.time("memory.prototxt")
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, r'memory\.prototxt:1: layer "in": type MemoryData is a Caffe layer that hpnode does not support')
+
     def test_times_of_layers(self):
         layers = ["conv1", "relu1", "pool1", "ip1"]
         for net, flags, last, backward in (("net.prototxt", (), "loss", True),

@@ -2,8 +2,8 @@
 
 #include "base/words.h"
 #include "layers/traits/built_in_types.h"
-#include "layers/traits/caffe_types.h"
 #include "proto/caffe.pb.h"
+#include "proto/caffe_types.h"
 
 #include <strings.h>
 
@@ -120,7 +120,7 @@ bool LayerTypes::YieldsLabels(const caffe::LayerParameter& param, int top) const
 std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
   if (const CaffeType* caffe = FindCaffeType(name)) {
     const std::string known = "type " + name + " is a Caffe layer that hpnode does not support";
-    return caffe->reason == nullptr ? known + " yet" : known + ": " + caffe->reason;
+    return caffe->reason == nullptr ? known : known + ": " + caffe->reason;
   }
   std::vector<std::string> all, near;
   for (const LayerType& type : types_) {

@@ -104,7 +104,7 @@ class LayerTypes {
 
   // Questions about any layer's parameter, also one of an unknown type or that was never checked: for the checks of a
   // routing table, which come before those of the net. What is known of Caffe's types that are not supported is in
-  // caffe_types.h.
+  // proto/caffe_types.h.
 
   /// Whether the layer is a source: its tops come from outside the net.
   bool IsSource(const caffe::LayerParameter& param) const;
@@ -130,7 +130,8 @@ class LayerTypes {
   bool YieldsLabels(const caffe::LayerParameter& param, int top) const;
 
   /// The message for a type that is not in the table: "... is a Caffe layer that hpnode does not support", with the
-  /// reason where one is known (CaffeType), or "unknown type", with similar names or the whole list.
+  /// reason (CaffeType), or "unknown type", with similar names or the
+  /// whole list.
   std::string DescribeUnsupported(const std::string& name) const;
 
  private:

@@ -64,7 +64,14 @@ StatusOr<PoolingFields> ReadPooling(const caffe::LayerParameter& param) {
 
 namespace {
 
-Status CheckPooling(const caffe::LayerParameter& param) { return ReadPooling(param).status(); }
+Status CheckPooling(const caffe::LayerParameter& param) {
+  if (param.top_size() > 1) {
+    return LayerError(param,
+                      "a second top (which of the bottom's values each maximum is) is not supported: no layer of "
+                      "Caffe's reads it");
+  }
+  return ReadPooling(param).status();
+}
 
 /// Without padding Caffe's rounding can add a window of nothing, whose maximum and average it leaves undefined.
 bool BeginsBehind(int64_t in, int64_t out, int64_t stride, int64_t pad) { return (out - 1) * stride - pad >= in; }
@@ -97,7 +104,11 @@ StatusOr<std::vector<Shape>> PoolingShapes(const caffe::LayerParameter& param, c
 }  // namespace
 
 LayerType PoolingType() {
-  return {.name = "Pooling", .fields = {"pooling_param"}, .check = CheckPooling, .output_shapes = PoolingShapes};
+  return {.name = "Pooling",
+          .fields = {"pooling_param"},
+          .tops = {1, 2},
+          .check = CheckPooling,
+          .output_shapes = PoolingShapes};
 }
 
 }  // namespace hp

@@ -1,9 +1,10 @@
-#include "layers/traits/caffe_types.h"
+#include "proto/caffe_types.h"
 #include "test/unit/layers/layer_test_util.h"
 
 #include <gmock/gmock.h>
 
 #include <array>
+#include <map>
 #include <set>
 
 namespace hp::test {
@@ -13,11 +14,25 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
-  EXPECT_EQ(CreateError(R"(name: "lstm" type: "LSTM" bottom: "a" top: "b")"),
-            "layer \"lstm\": type LSTM is a Caffe layer that hpnode does not support yet");
-  for (const char* type : {"SPP", "LSTM", "MemoryData", "WindowData"}) {
-    EXPECT_THAT(CreateError(std::string("name: \"x\" type: \"") + type + "\""),
-                HasSubstr("is a Caffe layer that hpnode does not support yet"));
+  EXPECT_EQ(
+      CreateError(R"(name: "lstm" type: "LSTM" bottom: "a" top: "b")"),
+      "layer \"lstm\": type LSTM is a Caffe layer that hpnode does not support: its axis 0 is time, which it goes "
+      "along from step to step; here axis 0 is the samples, which nodes and micro-batches divide");
+  const std::map<std::string, std::string> said = {
+      {"BatchReindex", "other rows than it gets"},
+      {"Filter", "other rows than it gets"},
+      {"LSTM", "axis 0 is time"},
+      {"LSTMUnit", "axis 0 is time"},
+      {"MemoryData", "expected a Data, ImageData or HDF5Data layer, or an Input layer in a deploy net"},
+      {"Python", "nodes run no Python"},
+      {"RNN", "axis 0 is time"},
+      {"SPP", "for each level of the pyramid a Pooling"},
+      {"WindowData", "images that are cropped already"},
+  };
+  for (const auto& [type, reason] : said) {
+    const std::string error = CreateError("name: \"x\" type: \"" + type + "\"");
+    EXPECT_THAT(error, StartsWith("layer \"x\": type " + type + " is a Caffe layer that hpnode does not support: "));
+    EXPECT_THAT(error, HasSubstr(reason));
   }
 }
 
@@ -163,6 +178,9 @@ TEST(Registry, BottomsAndTopsAreCounted) {
   EXPECT_EQ(CreateError(R"(name: "e" type: "Eltwise" bottom: "a" top: "c")"),
             "layer \"e\": has 1 bottoms; Eltwise takes at least 2");
   EXPECT_EQ(CreateError(R"(name: "r" type: "ReLU" bottom: "a")"), "layer \"r\": has 0 tops; ReLU takes 1");
+  EXPECT_EQ(CreateError(R"(name: "p" type: "Pooling" bottom: "a" top: "b" top: "mask")"),
+            "layer \"p\": a second top (which of the bottom's values each maximum is) is not supported: no layer of "
+            "Caffe's reads it");
   EXPECT_EQ(CreateError(R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "c" top: "d" top: "e")"),
             "layer \"l\": has 3 tops; SoftmaxWithLoss takes 0 to 2");
 }

@@ -1,7 +1,14 @@
-#include "layers/traits/caffe_types.h"
+#include "proto/caffe_types.h"
 
 namespace hp {
 namespace {
+
+constexpr char kTime[] =
+    "its axis 0 is time, which it goes along from step to step; here axis 0 is the samples, which nodes and "
+    "micro-batches divide";
+constexpr char kRows[] =
+    "it passes on other rows than it gets; here memory for the rows of each micro-batch is agreed before training "
+    "begins";
 
 constexpr CaffeType kTypes[] = {
     {.name = "AbsVal"},
@@ -9,7 +16,7 @@ constexpr CaffeType kTypes[] = {
     {.name = "ArgMax"},
     {.name = "BNLL"},
     {.name = "BatchNorm", .parameters = true},
-    {.name = "BatchReindex"},
+    {.name = "BatchReindex", .reason = kRows},
     {.name = "Bias", .parameters = true},
     {.name = "Clip"},
     {.name = "Concat"},
@@ -25,7 +32,7 @@ constexpr CaffeType kTypes[] = {
     {.name = "Embed", .parameters = true},
     {.name = "EuclideanLoss"},
     {.name = "Exp"},
-    {.name = "Filter"},
+    {.name = "Filter", .reason = kRows},
     {.name = "Flatten"},
     {.name = "HDF5Data", .source = true},
     {.name = "HDF5Output",
@@ -38,11 +45,14 @@ constexpr CaffeType kTypes[] = {
     {.name = "InnerProduct", .parameters = true},
     {.name = "Input", .source = true},
     {.name = "LRN"},
-    {.name = "LSTM", .parameters = true},
-    {.name = "LSTMUnit"},
+    {.name = "LSTM", .parameters = true, .reason = kTime},
+    {.name = "LSTMUnit", .reason = kTime},
     {.name = "Log"},
     {.name = "MVN"},
-    {.name = "MemoryData", .source = true},
+    {.name = "MemoryData",
+     .source = true,
+     .reason = "its samples come from the memory of the program around Caffe, and there is none here; expected a Data, "
+               "ImageData or HDF5Data layer, or an Input layer in a deploy net"},
     {.name = "MultinomialLogisticLoss"},
     {.name = "PReLU", .parameters = true},
     {.name = "Parameter",
@@ -52,12 +62,16 @@ constexpr CaffeType kTypes[] = {
          "one bottom, which learn such numbers themselves"},
     {.name = "Pooling"},
     {.name = "Power"},
-    {.name = "Python"},
-    {.name = "RNN", .parameters = true},
+    {.name = "Python",
+     .reason = "its code would have to run in every node, and nodes run no Python; expected layers of other types, or "
+               "in place of one that reads data a database (convert_imageset) or HDF5 files"},
+    {.name = "RNN", .parameters = true, .reason = kTime},
     {.name = "ReLU"},
     {.name = "Reduction"},
     {.name = "Reshape"},
-    {.name = "SPP"},
+    {.name = "SPP",
+     .reason = "expected what it is made of: for each level of the pyramid a Pooling (n x n bins: kernel_size and "
+               "stride of the bottom's size / n, rounded up) and a Flatten, and a Concat of these"},
     {.name = "Scale", .parameters = true},
     {.name = "Sigmoid"},
     {.name = "SigmoidCrossEntropyLoss"},
@@ -70,7 +84,10 @@ constexpr CaffeType kTypes[] = {
     {.name = "TanH"},
     {.name = "Threshold"},
     {.name = "Tile"},
-    {.name = "WindowData", .source = true},
+    {.name = "WindowData",
+     .source = true,
+     .reason = "it crops windows out of images while it reads them; expected a Data or ImageData layer of images that "
+               "are cropped already (convert_imageset makes a database of them)"},
 };
 
 }  // namespace

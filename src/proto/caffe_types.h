@@ -10,7 +10,7 @@ struct CaffeType {
   const char* name;         ///< as the prototxt's `type`
   bool source = false;      ///< its tops come from outside the net
   bool parameters = false;  ///< has blobs that are learned or saved (BatchNorm's statistics, too)
-  /// Why it is not supported, and what does instead, for messages; null: no more is to say than that.
+  /// Why it is not supported, and what does instead, for messages; null: it is supported.
   const char* reason = nullptr;
 };
 
