@@ -90,6 +90,31 @@ constexpr CaffeType kTypes[] = {
                "are cropped already (convert_imageset makes a database of them)"},
 };
 
+constexpr char kDepthwise[] = "a Convolution whose group is the number of its bottom's channels";
+
+constexpr ForkType kForkTypes[] = {
+    {.name = "AnnotatedData", .field = "annotated_data_param"},
+    {.name = "Axpy"},
+    {.name = "BN", .field = "bn_param", .instead = "a BatchNorm, and behind it a Scale with bias_term: true"},
+    {.name = "CenterLoss", .field = "center_loss_param"},
+    {.name = "ConvolutionDepthwise", .instead = kDepthwise},
+    {.name = "DenseImageData", .field = "dense_image_data_param"},
+    {.name = "DepthwiseConvolution", .instead = kDepthwise},
+    {.name = "DetectionOutput", .field = "detection_output_param"},
+    {.name = "Interp", .field = "interp_param"},
+    {.name = "MultiBoxLoss", .field = "multibox_loss_param"},
+    {.name = "Normalize", .field = "norm_param"},
+    {.name = "PSROIPooling", .field = "psroi_pooling_param"},
+    {.name = "Permute", .field = "permute_param"},
+    {.name = "PriorBox", .field = "prior_box_param"},
+    {.name = "ROIPooling", .field = "roi_pooling_param"},
+    {.name = "ReLU6", .instead = "a Clip with clip_param { min: 0 max: 6 }"},
+    {.name = "ShuffleChannel", .field = "shuffle_channel_param"},
+    {.name = "SmoothL1Loss", .field = "smooth_l1_loss_param"},
+    {.name = "TripletLoss", .field = "triplet_loss_param"},
+    {.name = "Upsample", .field = "upsample_param"},
+};
+
 }  // namespace
 
 const CaffeType* FindCaffeType(const std::string& name) {
@@ -97,6 +122,26 @@ const CaffeType* FindCaffeType(const std::string& name) {
     if (name == type.name) return &type;
   }
   return nullptr;
+}
+
+const ForkType* FindForkType(const std::string& name) {
+  for (const ForkType& type : kForkTypes) {
+    if (name == type.name) return &type;
+  }
+  return nullptr;
+}
+
+const ForkType* FindForkField(const std::string& field) {
+  for (const ForkType& type : kForkTypes) {
+    if (type.field != nullptr && field == type.field) return &type;
+  }
+  return nullptr;
+}
+
+std::string DescribeForkType(const ForkType& type) {
+  const std::string text =
+      std::string("type ") + type.name + " is no layer of Caffe's but of a fork, and hpnode does not support it";
+  return type.instead == nullptr ? text : text + "; expected " + type.instead;
 }
 
 }  // namespace hp

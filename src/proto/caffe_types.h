@@ -17,4 +17,18 @@ struct CaffeType {
 /// The entry for type `name` (case counts), which lives as long as the process; null: not a type of Caffe's.
 const CaffeType* FindCaffeType(const std::string& name);
 
+/// A layer type that forks of Caffe have and Caffe itself has not, and that is not supported here.
+struct ForkType {
+  const char* name;               ///< as the prototxt's `type`
+  const char* field = nullptr;    ///< of a layer, with its parameters; null: it has none that Caffe has not
+  const char* instead = nullptr;  ///< what computes the same, for messages; null: nothing known
+};
+
+/// The entry for type `name` (case counts), which lives as long as the process; null: it is not known.
+const ForkType* FindForkType(const std::string& name);
+/// The first entry with this field; null likewise.
+const ForkType* FindForkField(const std::string& field);
+/// "type NAME is no layer of Caffe's but of a fork ...", and what instead.
+std::string DescribeForkType(const ForkType& type);
+
 }  // namespace hp

@@ -5,6 +5,8 @@
 
 #include "base/format.h"
 #include "base/words.h"
+#include "proto/caffe.pb.h"
+#include "proto/caffe_types.h"
 #include "proto/names.h"
 
 #include <google/protobuf/io/tokenizer.h>
@@ -108,17 +110,50 @@ std::vector<std::string> FieldNames(const Descriptor& type) {
   return names;
 }
 
-std::string UnknownField(const std::string& field, const std::vector<Frame>& frames) {
-  const Descriptor* type = frames.back().type;
-  if (type == nullptr) return Format("unknown field \"%s\"", field.c_str());
-  const std::string block = frames.size() > 1 ? "\"" + frames[frames.size() - 2].field + "\"" : type->name();
-  const std::string nearest = NearestName(field, FieldNames(*type));
-  if (!nearest.empty()) {
-    return Format("unknown field \"%s\" (did you mean \"%s\"?); expected a field of %s", field.c_str(), nearest.c_str(),
-                  block.c_str());
+/// What the message of `frame` says of itself in field `name`, without quotes; empty: nothing, or no string.
+std::string StringIn(const Frame& frame, const std::string& name, const std::vector<Tokenizer::Token>& tokens) {
+  int depth = 0;
+  for (size_t i = frame.opened_at + 1; i + 2 < tokens.size() && depth >= 0; ++i) {
+    const std::string& text = tokens[i].text;
+    if (text == "{" || text == "<") ++depth;
+    if (text == "}" || text == ">") --depth;
+    if (depth != 0 || text != name || tokens[i + 1].text != ":") continue;
+    if (tokens[i + 2].type != Tokenizer::TYPE_STRING) return "";
+    std::string value;
+    Tokenizer::ParseStringAppend(tokens[i + 2].text, &value);
+    return value;
   }
-  return Format("unknown field \"%s\"; expected a field of %s: %s", field.c_str(), block.c_str(),
-                Join(FieldNames(*type)).c_str());
+  return "";
+}
+
+/// Of a field of a layer itself. Nothing: the layer's type is Caffe's, or says nothing.
+std::string FieldOfFork(const std::string& field, const std::string& type) {
+  if (const ForkType* fork = FindForkType(type)) return DescribeForkType(*fork);
+  if (const ForkType* fork = FindForkField(field)) return DescribeForkType(*fork);
+  if (type.empty() || FindCaffeType(type) != nullptr) return "";
+  return "type " + Printable(type) + " is no layer of Caffe's, and hpnode does not support it";
+}
+
+bool IsLayer(const Descriptor* type) {
+  return type == caffe::LayerParameter::descriptor() || type == caffe::V1LayerParameter::descriptor();
+}
+
+std::string UnknownField(const std::string& name, const std::vector<Frame>& frames,
+                         const std::vector<Tokenizer::Token>& tokens) {
+  const Descriptor* type = frames.back().type;
+  if (type == nullptr) return Format("unknown field \"%s\"", name.c_str());
+  std::string field = Format("unknown field \"%s\"", name.c_str());
+  if (IsLayer(type)) {
+    const std::string layer = StringIn(frames.back(), "name", tokens);
+    const std::string layer_type = StringIn(frames.back(), "type", tokens);
+    if (!layer.empty()) field += Format(" of layer \"%s\"", Printable(layer).c_str());
+    if (const std::string fork = FieldOfFork(name, layer_type); !fork.empty()) return field + ": " + fork;
+    if (!layer_type.empty()) field += Format(" of type %s", layer_type.c_str());
+  }
+  const std::string block = frames.size() > 1 ? "\"" + frames[frames.size() - 2].field + "\"" : type->name();
+  const std::string nearest = NearestName(name, FieldNames(*type));
+  if (!nearest.empty()) return field + " (did you mean \"" + nearest + "\"?); expected a field of " + block;
+  return field + "; expected a field of " + block + ": " + Join(FieldNames(*type));
 }
 
 std::string UnknownValue(const std::string& value, const std::string& field_name, const std::vector<Frame>& frames) {
@@ -158,7 +193,7 @@ Status ExplainTextError(const std::string& text, const std::string& name, const 
     return InvalidArgument("%s: %s", Position(name, tokens[index]).c_str(), what.c_str());
   };
   if (message.find("has no field named \"") != std::string::npos) {
-    return at(before, UnknownField(tokens[before].text, FramesAt(tokens, before, root)));
+    return at(before, UnknownField(tokens[before].text, FramesAt(tokens, before, root), tokens));
   }
   if (message.rfind("Unknown enumeration value of", 0) == 0) {
     const std::vector<Frame> frames = FramesAt(tokens, before, root);

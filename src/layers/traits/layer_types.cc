@@ -122,6 +122,7 @@ std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
     const std::string known = "type " + name + " is a Caffe layer that hpnode does not support";
     return caffe->reason == nullptr ? known : known + ": " + caffe->reason;
   }
+  if (const ForkType* fork = FindForkType(name)) return DescribeForkType(*fork);
   std::vector<std::string> all, near;
   for (const LayerType& type : types_) {
     all.push_back(type.name);

@@ -130,7 +130,7 @@ class LayerTypes {
   bool YieldsLabels(const caffe::LayerParameter& param, int top) const;
 
   /// The message for a type that is not in the table: "... is a Caffe layer that hpnode does not support", with the
-  /// reason (CaffeType), or "unknown type", with similar names or the
+  /// reason (CaffeType), what is known of a type of a fork (ForkType), or "unknown type", with similar names or the
   /// whole list.
   std::string DescribeUnsupported(const std::string& name) const;
 

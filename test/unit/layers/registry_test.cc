@@ -10,6 +10,7 @@
 namespace hp::test {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -59,6 +60,18 @@ TEST(Registry, UnknownTypesListNearMatches) {
   EXPECT_THAT(CreateError(R"(name: "l" type: "SoftmaxLoss" bottom: "a" top: "b")"), HasSubstr("SoftmaxWithLoss"));
   const std::string far = CreateError(R"(name: "q" type: "Quantum" bottom: "a" top: "b")");
   EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of AbsVal, Accuracy, ArgMax"));
+}
+
+TEST(Registry, TypesOfForksSayWhatDoesInstead) {
+  EXPECT_EQ(CreateError(R"(name: "r" type: "ReLU6" bottom: "a" top: "b")"),
+            "layer \"r\": type ReLU6 is no layer of Caffe's but of a fork, and hpnode does not support it; expected a "
+            "Clip with clip_param { min: 0 max: 6 }");
+  for (const char* type : {"DepthwiseConvolution", "ConvolutionDepthwise"}) {
+    EXPECT_THAT(CreateError(std::string("name: \"c\" bottom: \"a\" top: \"b\" type: \"") + type + "\""),
+                EndsWith("; expected a Convolution whose group is the number of its bottom's channels"));
+  }
+  EXPECT_THAT(CreateError(R"(name: "n" type: "Normalize" bottom: "a" top: "b")"), EndsWith("does not support it"));
+  for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_EQ(FindForkType(type.name), nullptr);
 }
 
 TEST(Registry, EverySupportedTypeIsOneOfCaffes) {

@@ -43,6 +43,30 @@ TEST(TextTest, StrangeFieldListsTheFields) {
       "net.prototxt:1:25: unknown field \"zzz\"; expected a field of \"dropout_param\": dropout_ratio, scale_train");
 }
 
+// The field stands before or behind name and type, which may be in a message inside, too.
+TEST(TextTest, FieldsOfForksNameLayerAndType) {
+  EXPECT_EQ(
+      NetError("layer {\n name: 'pool5' type: 'ROIPooling' bottom: 'rois'\n roi_pooling_param { pooled_w: 6 }\n}"),
+      "net.prototxt:3:2: unknown field \"roi_pooling_param\" of layer \"pool5\": type ROIPooling is no layer of "
+      "Caffe's but of a fork, and hpnode does not support it");
+  EXPECT_EQ(
+      NetError("layer { name: 'a' }\nlayer { bn_param { } param { name: 'w' } name: 'b' type: 'BN' }"),
+      "net.prototxt:2:9: unknown field \"bn_param\" of layer \"b\": type BN is no layer of Caffe's but of a fork, "
+      "and hpnode does not support it; expected a BatchNorm, and behind it a Scale with bias_term: true");
+  EXPECT_EQ(NetError("layer { name: 'b' type: 'BatchNorm' bn_param { } }").substr(0, 81),
+            "net.prototxt:1:37: unknown field \"bn_param\" of layer \"b\": type BN is no layer of ");
+  EXPECT_EQ(
+      NetError("layer { name: 'b' type: 'Mine' mine_param { x: 1 } }"),
+      "net.prototxt:1:32: unknown field \"mine_param\" of layer \"b\": type Mine is no layer of Caffe's, and hpnode "
+      "does not support it");
+  EXPECT_EQ(NetError("layer { name: 'c' type: 'Convolution' convolution_parm { } }"),
+            "net.prototxt:1:39: unknown field \"convolution_parm\" of layer \"c\" of type Convolution (did you mean "
+            "\"convolution_param\"?); expected a field of \"layer\"");
+  EXPECT_EQ(NetError("layer { norm_param { } }"),
+            "net.prototxt:1:9: unknown field \"norm_param\": type Normalize is no layer of Caffe's but of a fork, and "
+            "hpnode does not support it");
+}
+
 TEST(TextTest, MisspeltValueListsTheValues) {
   EXPECT_EQ(NetError("layer {\n pooling_param { pool: MAXX\n stride: 2 }\n}"),
             "net.prototxt:2:24: unknown value \"MAXX\" of field \"pool\"; expected one of MAX, AVE, STOCHASTIC");
