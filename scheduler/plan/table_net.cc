@@ -34,7 +34,6 @@ class NetFit {
     CheckBatch();
     for (const Phase phase : DistinctPhases(net_)) {
       const std::vector<int> layers = LayersOf(net_, phase);
-      CheckLabels(layers);
       if (!assigned) continue;
       CheckSources(layers);
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckShards(stage, layers, phase);
@@ -118,26 +117,6 @@ class NetFit {
         "for %d micro-batches; expected a larger share, or fewer micro-batches",
         least->name().c_str(), least->share(), static_cast<long long>(all), static_cast<long long>(batch.samples),
         batch.layer.c_str(), config_.micro_batches()));
-  }
-
-  /// Labels go ahead of the pipelines to the layers that read them as labels; nobody else sees them.
-  void CheckLabels(const std::vector<int>& layers) {
-    std::map<std::string, int> labels;
-    for (int i : layers) {
-      const caffe::LayerParameter& layer = net_.layer(i);
-      if (types_.Find(layer.type()) == nullptr) continue;  // its type is what is wrong with it (NetGraph)
-      for (int b = 0; b < layer.bottom_size(); ++b) {
-        const auto label = labels.find(layer.bottom(b));
-        if (label == labels.end() || types_.ReadsLabels(layer, b) || types_.Discards(layer)) continue;
-        Add(
-            Format("%s reads the labels \"%s\" of layer \"%s\"; expected labels only as the last bottom of a loss or "
-                   "an Accuracy",
-                   Layer(i).c_str(), label->first.c_str(), net_.layer(label->second).name().c_str()));
-      }
-      for (int t = 0; t < layer.top_size(); ++t) {
-        if (types_.YieldsLabels(layer, t)) labels[layer.top(t)] = i;
-      }
-    }
   }
 
   void CheckSources(const std::vector<int>& layers) {

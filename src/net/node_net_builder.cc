@@ -11,6 +11,7 @@
 #include "net/node_net_builder.h"
 
 #include "base/range.h"
+#include "layers/label_ops.h"
 #include "net/class_blocks.h"
 #include "net/memory_planner.h"
 
@@ -194,7 +195,16 @@ Status NodeNetBuilder::AddBlocks(const LayerPlan& plan) {
 StatusOr<std::unique_ptr<Op>> NodeNetBuilder::MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in) {
   const GraphLayer& entry = graph_.layers()[plan.layer];
   if (entry.piece == GraphLayer::kSum) return context_.backend->Sum(!plan_.params_of(plan.layer).empty(), in);
-  return context_.ops->Create(entry.traits, ContextOf(plan), in);
+  if (entry.piece == GraphLayer::kLabels) {
+    const TensorDesc labels{shapes_[entry.bottoms[0]], 1};
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> copy, context_.backend->Split(1, {labels}));
+    return LabelsToTensor(std::move(copy), labels);
+  }
+  if (!entry.tensor_labels) return context_.ops->Create(entry.traits, ContextOf(plan), in);
+  std::vector<TensorDesc> others = in;
+  others.erase(others.begin() + static_cast<ptrdiff_t>(entry.label_bottom()));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.ops->Create(entry.traits, ContextOf(plan), others));
+  return LabelsFromTensor(std::move(op), entry.label_bottom());
 }
 
 void NodeNetBuilder::AddSource(const LayerPlan& plan) {
@@ -241,6 +251,8 @@ StatusOr<std::vector<NodeNetBuilder::Input>> NodeNetBuilder::Inputs(int layer) {
       int tensor = local_.at(blob);
       if (product || ComparesShapes(entry)) {
         HP_ASSIGN_OR_RETURN(tensor, Dense(tensor));
+      } else if (entry.tensor_labels && i == entry.label_bottom()) {
+        HP_ASSIGN_OR_RETURN(tensor, Plain(tensor));
       }
       in.push_back({tensor, blob, i});
       continue;
@@ -358,9 +370,9 @@ void NodeNetBuilder::AssignGradients() {
   for (int s = static_cast<int>(net_->steps_.size()) - 1; s >= 0; --s) {
     NetStep& step = net_->steps_[s];
     StepInfo& info = info_[s];
-    const TensorDesc& in_desc = tensors[step.in[0]].desc;
     bool alias = info.gradient_in_place;
     if (info.kind == StepInfo::kExport) {
+      const TensorDesc& in_desc = tensors[step.in[0]].desc;
       for (const EdgePiece& piece : info.pieces) step.out_gradient.push_back(GradientOf(piece, info.edge, step.out[0]));
       const bool as_it_crosses = in_desc.dense() && in_desc.element == tensors[step.out[0]].desc.element;
       alias = as_it_crosses && info.pieces.size() == 1;

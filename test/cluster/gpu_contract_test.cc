@@ -144,6 +144,29 @@ TEST_F(GpuContractTest, EmbedAndInfogainLoss) {
   Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});
 }
 
+/// Labels that others read as an ordinary blob, and labels that are computed: both are in a GPU's memory.
+TEST_F(GpuContractTest, LabelsAsABlob) {
+  const auto product = [](const std::string& name, const std::string& bottom, int outputs) {
+    return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" + name +
+           "' inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } } }\n";
+  };
+  const std::string net =
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 6 "
+      "kernel_size: 3 weight_filler { type: 'xavier' } } }\n" +
+      product("ip1", "conv1", 20) + "layer { name: 'tanh1' type: 'TanH' bottom: 'ip1' top: 'ip1' }\n" +
+      product("ip2", "ip1", 2) +
+      "layer { name: 'high' type: 'Threshold' bottom: 'label' top: 'high' threshold_param { threshold: 1.5 } }\n"
+      "layer { name: 'above' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'high' top: 'above' }\n" +
+      product("ip3", "ip1", 1) +
+      "layer { name: 'target' type: 'Power' bottom: 'label' top: 'target' power_param { scale: 0.5 shift: -1 } }\n"
+      "layer { name: 'near' type: 'EuclideanLoss' bottom: 'target' bottom: 'ip3' top: 'near' loss_weight: 0.2 }\n" +
+      product("ip4", "ip1", 5) +
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip4' bottom: 'label' top: 'loss' }\n";
+  ClusterSpec table = Table(2, {1}, 3, 1, false);
+  table.ends = {"conv1"};
+  Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});
+}
+
 TEST_F(GpuContractTest, SamplesOfClassesAreRefused) {
   const std::string solver = Solver("", false, 5, 1, {"bias_term: false num_output: 120 sample_rate: 0.1", ""});
   const ClusterResult result = TrainCluster(OnGpus(kFc, Table(1, {2}, 2, 0, false)), solver);

@@ -88,6 +88,21 @@ const LossCase kLosses[] = {
      Product("ip2", "ip1", 384) + Layer("near", "EuclideanLoss", "bottom: 'ip2' bottom: 'conv1'", "loss_weight: 0.01") +
          Layer("light", "Threshold", "bottom: 'conv1'") +
          Layer("loss", "SigmoidCrossEntropyLoss", "bottom: 'ip2' bottom: 'light'", "loss_weight: 0.01")},
+    // Labels that other layers read as an ordinary blob, and labels that are computed from them.
+    {"LabelsAsABlob", Product("ip2", "ip1", 1) +
+                          Layer("target", "Power", "bottom: 'label'", "power_param { scale: 0.5 shift: -1 }") +
+                          Layer("near", "EuclideanLoss", "bottom: 'target' bottom: 'ip2'", "loss_weight: 0.2") +
+                          Product("ip3", "ip1", 5) + Layer("loss", "SoftmaxWithLoss", "bottom: 'ip3' bottom: 'label'")},
+    {"ComputedLabels",
+     Product("ip2", "ip1", 2) + Layer("high", "Threshold", "bottom: 'label'", "threshold_param { threshold: 1.5 }") +
+         Layer("above", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'high'") + Product("ip3", "ip1", 5) +
+         Layer("hinge", "HingeLoss", "bottom: 'ip3' bottom: 'high'", "loss_weight: 0.2") +
+         Layer("right", "Accuracy", "bottom: 'ip2' bottom: 'high'") +
+         Layer("loss", "SoftmaxWithLoss", "bottom: 'ip3' bottom: 'label'")},
+    // In place: from there on `label` is the blob.
+    {"LabelsInPlace",
+     Product("ip2", "ip1", 9) + Layer("twice", "Power", "bottom: 'label'", "power_param { scale: 2 }", "label") +
+         Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'label'", "loss_param { normalization: BATCH_SIZE }")},
     // Labels as numbers to come near to.
     {"Regression",
      Product("ip2", "ip1", 1) + Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.2")},
@@ -114,6 +129,37 @@ const LossCase kLosses[] = {
 
 INSTANTIATE_TEST_SUITE_P(Losses, LossContractTest, testing::ValuesIn(kLosses),
                          [](const auto& info) { return info.param.name; });
+
+/// Labels that went through a blob are the same labels: to the bit in one process, and where they cross to a shard.
+TEST_F(ContractTest, LabelsThroughABlobAreTheLabels) {
+  const auto solver = [](const std::string& through) {
+    return SolverOf(Front() + Product("ip2", "ip1", 5) + through +
+                        Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'label'"),
+                    "");
+  };
+  const std::string plain = solver(""),
+                    through = solver(Layer("same", "Power", "bottom: 'label'", "power_param { scale: 1 }", "label"));
+  for (const ClusterSpec& table : {ClusterSpec(), Nodes(2, {1}, 2)}) {
+    SCOPED_TRACE(Describe(table));
+    const ClusterResult expected = TrainCluster(table, plain), result = TrainCluster(table, through);
+    ASSERT_TRUE(expected.status.ok() && result.status.ok()) << expected.status << result.status;
+    EXPECT_EQ(result.params, expected.params);
+    EXPECT_EQ(result.losses, expected.losses);
+  }
+}
+
+TEST_F(ContractTest, ComputedLabelsThatLearnOrMustBeCountedAreRefused) {
+  const auto error = [](const std::string& layers) {
+    return TrainCluster({}, SolverOf(Front() + Product("ip2", "ip1", 5) + layers, "")).status.message();
+  };
+  EXPECT_THAT(error(Product("ip3", "ip1", 1) + Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'ip3'")),
+              testing::HasSubstr("layer \"loss\": its targets, bottom \"ip3\", depend on parameters that learn"));
+  EXPECT_THAT(error(Layer("high", "Threshold", "bottom: 'label'") +
+                    Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'high'", "loss_param { ignore_label: 0 }")),
+              testing::HasSubstr(
+                  "layer \"loss\": its labels, bottom \"high\", are computed, so nobody knows how many of a batch "
+                  "are not ignored; expected"));
+}
 
 TEST_F(ContractTest, TargetsThatLearnAreRefused) {
   const std::string net = Front() + Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +

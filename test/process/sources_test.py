@@ -264,6 +264,21 @@ class Hdf5DataTest(SourceTest):
     def test_programs_that_read_nets(self):
         self.expect_programs_read(self.net())
 
+    def test_several_labels_cut_into_tasks(self):
+        """Two labels a row, each of which a loss of its own learns, in another stage than the one that reads."""
+        rows = [[pixel * 0.0078125 for pixel in image] for image in self.pixels]
+        pairs = [number for label in self.labels for number in (label, label % 2)]
+        self.write_rows("db/a.h5", rows[:13], pairs[:26], label_dims="13,2")
+        self.write_rows("db/b.h5", rows[13:], pairs[26:], label_dims="%d,2" % (IMAGES - 13))
+        cut = """layer { name: "cut" type: "Slice" bottom: "label" top: "kind" top: "odd" slice_param { axis: 1 slice_point: 1 } }
+layer { name: "ip3" type: "InnerProduct" bottom: "ip1" top: "ip3"
+        inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+layer { name: "odd_loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "odd" top: "odd_loss" loss_weight: 0.5 }
+layer { name: "accuracy" """
+        net = self.net().replace('layer { name: "accuracy" ', cut).replace('bottom: "ip2" bottom: "label"',
+                                                                            'bottom: "ip2" bottom: "kind"')
+        self.expect_equal_tables(net)
+
     def test_one_number_a_row_to_learn(self):
         rows = [[pixel * 0.0078125 for pixel in image] for image in self.pixels]
         numbers = [label / 8 - 0.3 for label in self.labels]

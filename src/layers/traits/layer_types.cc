@@ -113,10 +113,6 @@ bool LayerTypes::Discards(const caffe::LayerParameter& param) const {
   return type != nullptr && type->discards;
 }
 
-bool LayerTypes::YieldsLabels(const caffe::LayerParameter& param, int top) const {
-  return IsDataset(param) && top == 1;
-}
-
 std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
   if (const CaffeType* caffe = FindCaffeType(name)) {
     const std::string known = "type " + name + " is a Caffe layer that hpnode does not support";

@@ -126,8 +126,6 @@ class LayerTypes {
   bool ReadsLabels(const caffe::LayerParameter& param, int bottom) const;
   /// LayerTraits::discards; false for unknown types.
   bool Discards(const caffe::LayerParameter& param) const;
-  /// Whether top `top` is the labels of a dataset.
-  bool YieldsLabels(const caffe::LayerParameter& param, int top) const;
 
   /// The message for a type that is not in the table: "... is a Caffe layer that hpnode does not support", with the
   /// reason (CaffeType), what is known of a type of a fork (ForkType), or "unknown type", with similar names or the

@@ -20,7 +20,7 @@ GraphCuts CutsOfTable(const StageLayout& layout) {
 // Fewer classes than shards are gathered instead: some shards have none, and the numbers would be more than they.
 bool CanBeCut(const NetGraph& graph, const std::vector<Shape>& shapes, const Placement& placement, int layer) {
   const GraphLayer& entry = graph.layers()[layer];
-  if (entry.piece != GraphLayer::kAll || !entry.traits.class_split()) return false;
+  if (entry.piece != GraphLayer::kAll || !entry.traits.class_split() || entry.tensor_labels) return false;
   const int stage = placement.stage_of(layer), classes = entry.bottoms[0];
   if (placement.stage_of(graph.blobs()[classes].producer) != stage) return false;
   if (placement.layout_of(classes) != Layout::kSlice) return false;

@@ -24,6 +24,7 @@ bool GraphLayer::propagates(size_t i) const {
 
 ChannelUse GraphLayer::channel_use() const {
   if (piece == kProduct) return ChannelUse::kSplitInput;
+  if (piece == kLabels) return ChannelUse::kWhole;
   return piece == kSum ? ChannelUse::kSum : traits.channel_use();
 }
 
@@ -54,6 +55,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
       continue;
     }
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
+    if (traits.is_source()) graph->AddLabelValues(types);
     if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
   }
@@ -85,7 +87,11 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   HP_RETURN_IF_ERROR(FindBottoms(cuts.scattered.empty() ? -1 : cuts.scattered[order], cuts, &entry));
   const int index = static_cast<int>(layers_.size());
   for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
-  entry.label_targets = traits.may_read_labels() && blobs_[entry.bottoms[traits.label_bottom()]].label;
+  if (traits.reads_labels() || traits.may_read_labels()) {
+    const GraphBlob& labels = blobs_[entry.bottoms[traits.label_bottom()]];
+    entry.label_targets = traits.may_read_labels() && labels.label;
+    entry.tensor_labels = traits.reads_labels() && !labels.label && !layers_[labels.producer].source;
+  }
   HP_RETURN_IF_ERROR(AddTops(&entry));
   if (traits.source() == SourceKind::kDataset) {
     if (data_layer_ >= 0) {
@@ -124,6 +130,9 @@ StatusOr<int> NetGraph::Bottom(const LayerTraits& traits, const std::string& nam
 Status NetGraph::FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry) {
   for (const std::string& name : entry->param->bottom()) {
     HP_ASSIGN_OR_RETURN(int blob, Bottom(entry->traits, name));
+    const bool at_labels = entry->bottoms.size() == entry->traits.label_bottom();
+    const bool as_labels = at_labels && (entry->traits.reads_labels() || entry->traits.may_read_labels());
+    if (blobs_[blob].label && !as_labels) blob = label_values_.at(blob);
     const bool outside = group >= 0 && cuts.scattered[layers_[blobs_[blob].producer].order] != group;
     if (outside && !blobs_[blob].label) blob = ScatteredInto(group, entry->order, blob);
     entry->bottoms.push_back(blob);
@@ -164,29 +173,18 @@ Status NetGraph::AddTops(GraphLayer* entry) {
 // As Caffe does: the loss counts, and is no output of the net.
 void NetGraph::AddAutomaticTop(GraphLayer* entry) { blobs_[AddBlob("(automatic)", 0, entry)].automatic = true; }
 
+// How many labels of a whole batch count is known of those alone that go ahead of it.
 Status NetGraph::CheckLabels(const GraphLayer& entry) const {
-  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-    const bool reads_label = entry.is_label(i);
-    const GraphBlob& blob = blobs_[entry.bottoms[i]];
-    if (blob.label && !reads_label) {
-      return InvalidArgument(
-          "layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels, as their last bottom",
-          entry.param->name().c_str(), blob.name.c_str());
-    }
-    if (!blob.label && reads_label && !layers_[blob.producer].source) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer",
-                             entry.param->name().c_str(), blob.name.c_str());
-    }
-  }
-  return OkStatus();
+  if (!entry.tensor_labels || !entry.traits.needs_batch_labels()) return OkStatus();
+  return InvalidArgument(
+      "layer \"%s\": its labels, bottom \"%s\", are computed, so nobody knows how many of a batch are not ignored; "
+      "expected labels of a source, or normalization: BATCH_SIZE, FULL or NONE",
+      entry.traits.name().c_str(), blobs_[entry.bottoms[entry.label_bottom()]].name.c_str());
 }
 
-// A Split with one top, in the place of its first reader: it computes nothing, and the slices that land are its output.
-int NetGraph::ScatteredInto(int group, int order, int blob) {
-  const auto [found, added] = scattered_.emplace(std::pair(blob, group), -1);
-  if (!added) return found->second;
+int NetGraph::AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob) {
   auto param = std::make_unique<caffe::LayerParameter>();
-  param->set_name(blobs_[blob].name + ".scatter");
+  param->set_name(blobs_[blob].name + suffix);
   param->set_type("Split");
   param->add_bottom(blobs_[blob].name);
   param->add_top(param->name());
@@ -194,14 +192,43 @@ int NetGraph::ScatteredInto(int group, int order, int blob) {
   CHECK(traits.ok()) << traits.status();
   GraphLayer entry(*traits);
   own_params_.push_back(std::move(param));
-  entry.piece = GraphLayer::kScatter;
+  entry.piece = piece;
   entry.order = order;
-  entry.in_place = true;
+  entry.in_place = piece == GraphLayer::kScatter;
+  entry.label_targets = piece == GraphLayer::kLabels;
   entry.bottoms = {blob};
   blobs_[blob].consumers.push_back(static_cast<int>(layers_.size()));
-  found->second = AddBlob(blobs_[blob].name, 0, &entry);
+  const int top = AddBlob(blobs_[blob].name, 0, &entry);
   layers_.push_back(std::move(entry));
+  return top;
+}
+
+// In the place of its first reader: it computes nothing, and the slices that land are its output.
+int NetGraph::ScatteredInto(int group, int order, int blob) {
+  const auto [found, added] = scattered_.emplace(std::pair(blob, group), -1);
+  if (added) found->second = AddOwnEntry(GraphLayer::kScatter, ".scatter", order, blob);
   return found->second;
+}
+
+void NetGraph::AddLabelValues(const LayerTypes& types) {
+  const int source = static_cast<int>(layers_.size()) - 1;
+  for (const int blob : std::vector<int>(layers_[source].tops)) {
+    if (!blobs_[blob].label || !ReadAsValues(layers_[source].order, blobs_[blob].name, types)) continue;
+    label_values_[blob] = AddOwnEntry(GraphLayer::kLabels, ".values", layers_[source].order, blob);
+  }
+}
+
+// Up to the layer that makes another blob of this name, which may be one that works in place.
+bool NetGraph::ReadAsValues(int source, const std::string& name, const LayerTypes& types) const {
+  for (int i = source + 1; i < net_->layer_size(); ++i) {
+    const caffe::LayerParameter& layer = net_->layer(i);
+    if (!LayerIsIn(layer, StateOf(*net_, phase_)) || types.Discards(layer)) continue;
+    for (int bottom = 0; bottom < layer.bottom_size(); ++bottom) {
+      if (layer.bottom(bottom) == name && !types.ReadsLabels(layer, bottom)) return true;
+    }
+    if (std::find(layer.top().begin(), layer.top().end(), name) != layer.top().end()) return false;
+  }
+  return false;
 }
 
 // The latest layer keeps its weights and yields parts of sums; an entry behind it adds them up, and then the bias.
@@ -254,7 +281,8 @@ Status NetGraph::FindShared() {
   std::vector<LayerTraits> layers;  // each layer of the prototxt once
   for (const GraphLayer& entry : layers_) {
     const bool own = entry.piece != GraphLayer::kSum && entry.piece != GraphLayer::kMerged;
-    if (own && entry.piece != GraphLayer::kScatter) layers.push_back(entry.traits);
+    if (own && entry.piece != GraphLayer::kScatter && entry.piece != GraphLayer::kLabels)
+      layers.push_back(entry.traits);
   }
   HP_ASSIGN_OR_RETURN(SharedParams shared, SharedParams::Create(layers));
   shared_ = std::make_shared<const SharedParams>(std::move(shared));
@@ -309,8 +337,8 @@ bool NetGraph::SendsGradient(int layer, int blob) const {
 
 Status NetGraph::CheckTargets() const {
   for (const GraphLayer& layer : layers_) {
-    if (!layer.traits.has_fixed_targets()) continue;
-    const size_t at = layer.traits.label_bottom();
+    if (!layer.traits.has_fixed_targets() && !layer.tensor_labels) continue;
+    const size_t at = layer.label_bottom();
     if (!blobs_[layer.bottoms[at]].needs_gradient || !layer.propagates(at)) continue;
     return InvalidArgument(
         "layer \"%s\": its targets, bottom \"%s\", depend on parameters that learn, but get no gradient; expected "
@@ -328,7 +356,7 @@ Status NetGraph::MarkSamples() {
     const std::vector<int>& readers = blobs_[product.tops[0]].consumers;
     const bool one_loss = !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](int reader) {
       return layers_[reader].order == layers_[readers[0]].order && layers_[reader].bottoms[0] == product.tops[0] &&
-             layers_[reader].traits.reads_sample();
+             layers_[reader].traits.reads_sample() && !layers_[reader].tensor_labels;
     });
     if (!one_loss) {
       return InvalidArgument(

@@ -50,9 +50,9 @@ struct GraphLayer {
   /// Of a layer that is split by inputs there are two entries, one behind the other: kProduct, which has its weights,
   /// and kSum, which has its bias; likewise of one over classes that shards have in slices: kClasses, whose top is what
   /// the shards say of their classes, side by side, and kMerged, which has it as its last bottom. It has the layer's
-  /// other bottoms as well, or (ClassSplit::on_one_shard) the labels alone. A kScatter is of no layer
-  /// (GraphCuts::scattered).
-  enum Piece { kAll, kProduct, kSum, kScatter, kClasses, kMerged };
+  /// other bottoms as well, or (ClassSplit::on_one_shard) the labels alone. A kScatter (GraphCuts::scattered) and a
+  /// kLabels, which makes an ordinary blob of the labels for layers that do not take them as such, are of no layer.
+  enum Piece { kAll, kProduct, kSum, kScatter, kClasses, kMerged, kLabels };
 
   LayerTraits traits;
   const caffe::LayerParameter* param;  ///< in the graph's net(), or the graph's own
@@ -60,6 +60,7 @@ struct GraphLayer {
   std::vector<int> bottoms, tops;  ///< blob indices, in the order of the prototxt; labels included
   bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
   bool label_targets = false;      ///< its label_bottom, which may be a tensor, is labels (may_read_labels)
+  bool tensor_labels = false;      ///< its labels are an ordinary blob, computed from others
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it that gradients reach, has a top with a loss weight
@@ -70,14 +71,16 @@ struct GraphLayer {
   int sampled_by = -1;
   const SharedParams* shared = nullptr;  ///< NetGraph::shared of its graph
 
-  /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes".
+  /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes", of a kLabels "BLOB.values".
   std::string name() const;
   /// As those of its traits, of what this entry computes.
   bool is_statistic() const { return piece != kClasses && traits.is_statistic(); }
   bool needs_batch_labels() const { return sampled_by >= 0 || (piece != kClasses && traits.needs_batch_labels()); }
-  /// Whether bottom `i` is labels.
-  bool is_label(size_t i) const { return reads_labels() && i == traits.label_bottom(); }
-  bool reads_labels() const { return traits.reads_labels() || label_targets; }
+  /// Whether bottom `i` is labels that go ahead of the micro-batches (BatchContext::labels).
+  bool is_label(size_t i) const { return reads_labels() && i == label_bottom(); }
+  bool reads_labels() const { return label_targets || (traits.reads_labels() && !tensor_labels); }
+  /// Which bottom is the labels, of those entries that have some.
+  size_t label_bottom() const { return piece == kLabels ? 0 : traits.label_bottom(); }
   /// Whether bottom `i` is sent its gradient, if it needs one: false by propagate_down, or by its type. What lies
   /// between the pieces of a layer always is.
   bool propagates(size_t i) const;
@@ -100,9 +103,9 @@ class NetGraph {
   /// @param types must outlive the graph.
   /// @param cuts of layers that the table splits.
   /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
-  /// field, a second Data layer, parameters that can't be shared (SharedParams::Create), labels read by a layer that is
-  /// no loss or accuracy, targets that learn, a sample of classes read by another layer than one loss; or the phase has
-  /// no layers.
+  /// field, a second Data layer, parameters that can't be shared (SharedParams::Create), targets or labels that learn,
+  /// labels that are computed and of which not all count, a sample of classes read by another layer than one loss; or
+  /// the phase has no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn(),
                                                     const GraphCuts& cuts = {});
@@ -144,7 +147,12 @@ class NetGraph {
   void AddAutomaticTop(GraphLayer* entry);
   Status CheckLabels(const GraphLayer& entry) const;
   int AddBlob(const std::string& name, int top, GraphLayer* producer);
+  /// An entry that is of no layer and reads `blob`, as a Split of one top: kScatter or kLabels. @return its top.
+  int AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob);
   int ScatteredInto(int group, int order, int blob);
+  /// Behind the latest layer, a source: an ordinary blob of its labels if some layer does not take them as labels.
+  void AddLabelValues(const LayerTypes& types);
+  bool ReadAsValues(int source, const std::string& name, const LayerTypes& types) const;
   void CutProduct();
   void CutClasses(int shards);
   Status FindShared();
@@ -159,7 +167,8 @@ class NetGraph {
   std::vector<std::pair<std::string, int>> current_;  // latest blob of each name
   std::shared_ptr<const SharedParams> shared_;
   std::map<std::pair<int, int>, int> scattered_;                    // (blob, group) -> the blob that its scatter makes
-  std::vector<std::unique_ptr<caffe::LayerParameter>> own_params_;  // of scatters
+  std::vector<std::unique_ptr<caffe::LayerParameter>> own_params_;  // of entries that are of no layer
+  std::map<int, int> label_values_;                                 // by blob of labels: the ordinary one
   int data_layer_ = -1;
 };
 

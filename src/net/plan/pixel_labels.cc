@@ -13,7 +13,7 @@ namespace {
 
 // A source's first top is data, which is taken for a label only where it is one number a row, as of an Input layer.
 Status CheckLabelBottom(const NetGraph& graph, const GraphLayer& layer, const SampleShape& sample) {
-  const GraphBlob& labels = graph.blobs()[layer.bottoms[layer.traits.label_bottom()]];
+  const GraphBlob& labels = graph.blobs()[layer.bottoms[layer.label_bottom()]];
   if (labels.top_index > 0 || (sample.data.count() == 1 && sample.label.rank() == 0)) return OkStatus();
   return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer", layer.traits.name().c_str(),
                          labels.name.c_str());

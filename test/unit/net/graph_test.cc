@@ -34,12 +34,10 @@ TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'data' convolution_param { "
                               "num_output: 4 kernel_size: 3 } }"),
               AllOf(HasSubstr("\"c\""), HasSubstr("in place"), HasSubstr("Convolution")));
-  EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'label' top: 'r' }"),
-              AllOf(HasSubstr("\"r\""), HasSubstr("is a label")));
   EXPECT_THAT(ErrorOf(kData + kConv +
                       "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'conv' top: "
                       "'l' }"),
-              AllOf(HasSubstr("\"l\""), HasSubstr("label of a Data layer")));
+              HasSubstr("layer \"l\": its targets, bottom \"conv\", depend on parameters that learn"));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'more' type: 'Data' top: 'd2' data_param { source: 'y' batch_size: 8 } }"),
               AllOf(HasSubstr("\"more\""), HasSubstr("\"data\"")));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'x' type: 'Xyz' bottom: 'data' top: 'x' }"),
@@ -76,6 +74,29 @@ TEST(Graph, ALossWithoutATopIsNoOutput) {
   EXPECT_TRUE((*graph)->outputs().empty());
   EXPECT_THAT(ErrorOf(kData + kConv + loss + "layer { name: 'r' type: 'ReLU' bottom: '(automatic)' top: 'r' }"),
               HasSubstr("not produced by any earlier layer"));
+}
+
+// Whoever takes labels as labels reads them as ever; for others there is an entry behind the source.
+TEST(Graph, LabelsAreAnOrdinaryBlobForOtherReaders) {
+  const std::string loss = "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'label' top: 'loss' }\n";
+  const auto without = NetGraph::Create(ParseNet(kData + kConv + loss), caffe::TRAIN);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ((*without)->layers().size(), 3u);
+  const auto graph = NetGraph::Create(
+      ParseNet(kData + kConv + loss + "layer { name: 'p' type: 'Power' bottom: 'label' top: 'label' }\n" +
+               "layer { name: 'm' type: 'HingeLoss' bottom: 'conv' bottom: 'label' top: 'm' }\n"),
+      caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const std::vector<GraphLayer>& layers = (*graph)->layers();
+  ASSERT_EQ(layers.size(), 6u);
+  EXPECT_EQ(layers[1].piece, GraphLayer::kLabels);
+  EXPECT_EQ(layers[1].name(), "label.values");
+  EXPECT_EQ(layers[1].order, 0) << "in the stage that reads the samples";
+  EXPECT_TRUE(layers[1].is_label(0));
+  EXPECT_TRUE(layers[3].is_label(1)) << "the loss reads labels";
+  EXPECT_EQ(layers[4].bottoms, layers[1].tops) << "the Power reads the ordinary blob";
+  EXPECT_FALSE((*graph)->blobs()[layers[1].tops[0]].label);
+  EXPECT_TRUE(layers[5].tensor_labels && !layers[5].is_label(1)) << "and behind it labels are computed";
 }
 
 TEST(Graph, ASilenceIsNoEntryAndNoConsumer) {

@@ -416,13 +416,6 @@ TEST(TableCheckTest, StageWithoutTrainingLayers) {
   EXPECT_THAT(Fit(table, kNet), ElementsAre("stage \"a\" has no layer in phase TRAIN"));
 }
 
-TEST(TableCheckTest, LabelsReadAsData) {
-  EXPECT_THAT(
-      Fit(kTable, With(kNet, "bottom: \"ip1\" top: \"ip2\"", "bottom: \"label\" top: \"ip2\"")),
-      ElementsAre("layer \"ip2\" (InnerProduct) reads the labels \"label\" of layer \"data\"; expected labels only as "
-                  "the last bottom of a loss or an Accuracy"));
-}
-
 TEST(TableCheckTest, FaultsOfAllKindsAreListedTogether) {
   const std::string table =
       With(With(With(kTable, "micro_batches: 2", "micro_batches: 50"), "host: \"b\"", "host: \"nowhere\""),
