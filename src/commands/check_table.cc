@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "base/memory_room.h"
 #include "commands/describe.h"
+#include "layers/traits/net_warnings.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
@@ -51,6 +52,13 @@ std::vector<std::string> ReadJob(const std::string& path, Job* job) {
   return faults;
 }
 
+/// What hpnode will warn of.
+std::string Warnings(const Job& job) {
+  std::string text;
+  for (const std::string& line : NetWarnings(*job.net, LayerTypes::BuiltIn())) text += "warning: " + line + "\n";
+  return text;
+}
+
 /// What each node holds and sends. A fault that only shows here (memory_mb, shapes) is one; no database here is none.
 StatusOr<std::string> DescribeJob(const CheckFlags& flags, const Job& job) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, flags.table));
@@ -83,7 +91,7 @@ StatusOr<CheckedTable> CheckTableFile(const CheckFlags& flags) {
     checked.status = InvalidArgument("%s has %zu fault(s)", flags.table.c_str(), faults.size());
     return checked;
   }
-  checked.text = flags.table + ": valid\n" + DescribeTable(job.config, *job.net);
+  checked.text = flags.table + ": valid\n" + Warnings(job) + DescribeTable(job.config, *job.net);
   const StatusOr<std::string> nodes = DescribeJob(flags, job);
   checked.status = nodes.status();
   if (nodes.ok()) checked.text += *nodes;

@@ -5,9 +5,13 @@
 #include "checkpoint/matched_weights.h"
 #include "engine/host_bridge.h"
 #include "engine/memory_fit.h"
+#include "layers/traits/layer_types.h"
+#include "layers/traits/net_warnings.h"
 #include "net/node_net.h"
 #include "net/plan/placement.h"
 #include "solvers/param_store.h"
+
+#include "glog/logging.h"
 
 #include <algorithm>
 #include <numeric>
@@ -65,6 +69,7 @@ class ForwardNet::Impl {
   Status Build(const NetGraph& graph, const ForwardNetOptions& options, Backend* backend) {
     HP_RETURN_IF_ERROR(CheckSources(graph));
     for (const GraphLayer& layer : graph.layers()) layers_.insert(layer.traits.name());
+    for (const std::string& line : NetWarnings(graph.net(), LayerTypes::BuiltIn())) LOG(WARNING) << line;
     const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0), {}};
     HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, options.sample, layout));
     placement_ = std::make_unique<const Placement>(std::move(placement));

@@ -5,16 +5,6 @@
 namespace hp {
 namespace {
 
-/// What Caffe moved to transform_param in 2014. @param old data_param or image_data_param.
-template <typename OldParam>
-void TakeMovedFields(const caffe::TransformationParameter& param, const OldParam& old, TransformOptions* options,
-                     std::string* mean_file) {
-  options->scale = param.has_scale() ? param.scale() : old.scale();
-  options->mirror = param.has_mirror() ? param.mirror() : old.mirror();
-  options->crop_size = param.has_crop_size() ? param.crop_size() : old.crop_size();
-  *mean_file = param.has_mean_file() ? param.mean_file() : old.mean_file();
-}
-
 /// The size, which traits check too, is checked here for those who open the data first.
 Status TakeImageFields(const caffe::ImageDataParameter& param, TransformOptions* options) {
   const int64_t height = param.new_height(), width = param.new_width();
@@ -33,24 +23,24 @@ Status TakeImageFields(const caffe::ImageDataParameter& param, TransformOptions*
 
 Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options) {
   const caffe::TransformationParameter& param = layer.transform_param();
-  std::string mean_file;
+  options->scale = param.scale();
+  options->mirror = param.mirror();
+  options->crop_size = param.crop_size();
   if (layer.has_image_data_param()) {
-    TakeMovedFields(param, layer.image_data_param(), options, &mean_file);
     HP_RETURN_IF_ERROR(TakeImageFields(layer.image_data_param(), options));
   } else {
-    TakeMovedFields(param, layer.data_param(), options, &mean_file);
     options->force_color = param.force_color() || layer.data_param().force_encoded_color();
     options->force_gray = param.force_gray();
   }
   options->mean_value.assign(param.mean_value().begin(), param.mean_value().end());
-  if (!mean_file.empty() && !options->mean_value.empty()) {
+  if (!param.mean_file().empty() && !options->mean_value.empty()) {
     return InvalidArgument("has both mean_file and mean_value; give one");
   }
   if (options->force_color && options->force_gray) {
     return InvalidArgument("has both force_color and force_gray; give one");
   }
-  if (mean_file.empty()) return OkStatus();
-  HP_ASSIGN_OR_RETURN(options->mean, ReadMeanFile(mean_file));
+  if (param.mean_file().empty()) return OkStatus();
+  HP_ASSIGN_OR_RETURN(options->mean, ReadMeanFile(param.mean_file()));
   return OkStatus();
 }
 

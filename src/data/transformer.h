@@ -40,9 +40,8 @@ struct TransformOptions {
   int resize_height = 0, resize_width = 0;       ///< pixels, of encoded images, before all else; 0: they stay
   std::string size_advice;                       ///< follows a message about records of different sizes
 };
-/// The options of a layer that reads records: its transform_param, what old files have in data_param or
-/// image_data_param instead (scale, mean_file, crop_size, mirror, force_encoded_color), and new_height, new_width and
-/// is_color of an ImageData layer. Reads the mean file.
+/// The options of a layer that reads records: its transform_param, data_param { force_encoded_color }, and
+/// new_height, new_width and is_color of an ImageData layer. Reads the mean file.
 /// @return kInvalidArgument: fields that contradict each other (both mean_file and mean_value), or a size that no image
 /// can have; errors of ReadMeanFile. All name the layer.
 StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer);

@@ -9,6 +9,7 @@
 #include "base/program.h"
 #include "base/words.h"
 #include "checkpoint/summed_file.h"
+#include "layers/traits/net_warnings.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
@@ -84,15 +85,17 @@ void LogSolverMode(const RoutingTable& table, const NodeInfo& node, const caffe:
 }
 
 // Fields that are read, and do less than their author may expect. The first node says it for all.
-void LogFieldsWithoutEffect(const RoutingTable& table, const NodeInfo& node, const caffe::SolverParameter& solver) {
+void LogFieldsWithoutEffect(const RoutingTable& table, const NodeInfo& node, const LayerTypes& types,
+                            const JobFiles& files) {
   if (node.rank != 0) return;
-  if (solver.debug_info()) {
+  if (files.solver.debug_info()) {
     LOG(WARNING) << table.solver_path() << ": debug_info: true has no effect: the means of blobs and gradients that "
                  << "Caffe prints are not computed; hpnode --trace shows where time goes";
   }
-  if (!solver.has_max_iter()) {
+  if (!files.solver.has_max_iter()) {
     LOG(WARNING) << table.solver_path() << ": max_iter: missing, so it is 0, as in Caffe: nothing is trained";
   }
+  for (const std::string& line : NetWarnings(*files.net, types)) LOG(WARNING) << line;
 }
 
 void Append(const std::string& difference, std::string* all) { *all += (all->empty() ? "" : "; ") + difference; }
@@ -232,7 +235,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   if (!snapshot_prefix.empty()) files.solver.set_snapshot_prefix(snapshot_prefix);
   LogSolverMode(table, node, files.solver);
-  LogFieldsWithoutEffect(table, node, files.solver);
+  LogFieldsWithoutEffect(table, node, types, files);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
   HP_RETURN_IF_ERROR(OpenInputs(node, input, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);

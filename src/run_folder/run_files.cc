@@ -26,10 +26,7 @@ void TakePath(std::string* path, std::vector<std::string>* all) {
 }
 
 void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
-  if (layer->has_data_param()) {
-    TakePath(layer->mutable_data_param()->mutable_source(), &files->data);
-    if (layer->data_param().has_mean_file()) TakePath(layer->mutable_data_param()->mutable_mean_file(), &files->data);
-  }
+  if (layer->has_data_param()) TakePath(layer->mutable_data_param()->mutable_source(), &files->data);
   if (layer->has_image_data_param()) {
     caffe::ImageDataParameter* const images = layer->mutable_image_data_param();
     TakePath(images->mutable_source(), &files->lists);
@@ -37,7 +34,6 @@ void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
     if (!images->root_folder().empty() && !fs::path(images->root_folder()).is_absolute()) {
       images->set_root_folder((fs::current_path() / images->root_folder()).string());
     }
-    if (images->has_mean_file()) TakePath(images->mutable_mean_file(), &files->data);
   }
   if (layer->has_hdf5_data_param()) TakePath(layer->mutable_hdf5_data_param()->mutable_source(), &files->lists);
   if (layer->transform_param().has_mean_file()) {

@@ -78,8 +78,8 @@ ROOMS = {
     # What hplaunch and nodes leave in the folder of a run.
     "src/run_folder": ["proto", "checkpoint", "scheduler/plan"],
     # What the programs do with nodes and nets; of the transports it names the one within a process.
-    "src/commands": ["node", "engine", "input", "data", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
-                     "solvers", "rendezvous", "run_folder", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
+    "src/commands": ["node", "engine", "input", "data", "model", "net", "net/plan", "layers/traits", "backend", "tensor",
+                     "proto", "checkpoint", "solvers", "rendezvous", "run_folder", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
     # What hpctl shows of a job, and orders.
     "src/control_client": ["http", "node", "proto", "scheduler/plan"],

@@ -7,20 +7,11 @@
 namespace hp {
 namespace {
 
-/// Caffe moved four fields from data_param and image_data_param to transform_param in 2014. Both places are read, but
-/// not at once. @param old where they were. @param name of that field.
-template <typename OldParam>
-Status CheckMovedFields(const caffe::LayerParameter& param, const OldParam& old, const char* name) {
+/// As in Caffe, the four fields that it moved to transform_param in 2014 count nowhere else: NetWarnings names those of
+/// a net of today's form, and UpgradeNet moves those of an older one.
+Status CheckMeans(const caffe::LayerParameter& param) {
   const caffe::TransformationParameter& transform = param.transform_param();
-  const char* twice = old.has_scale() && transform.has_scale()           ? "scale"
-                      : old.has_mean_file() && transform.has_mean_file() ? "mean_file"
-                      : old.has_crop_size() && transform.has_crop_size() ? "crop_size"
-                      : old.has_mirror() && transform.has_mirror()       ? "mirror"
-                                                                         : nullptr;
-  if (twice != nullptr) {
-    return LayerError(param, "both %s and transform_param have %s; give it in transform_param only", name, twice);
-  }
-  if ((transform.has_mean_file() || old.has_mean_file()) && transform.mean_value_size() > 0) {
+  if (transform.has_mean_file() && transform.mean_value_size() > 0) {
     return LayerError(param, "has both mean_file and mean_value; give one");
   }
   return OkStatus();
@@ -31,7 +22,7 @@ Status CheckData(const caffe::LayerParameter& param) {
   const caffe::DataParameter& data = param.data_param();
   if (data.source().empty()) return LayerError(param, "data_param has no source");
   HP_RETURN_IF_ERROR(CheckDim(param, "data_param { batch_size", data.batch_size()));
-  HP_RETURN_IF_ERROR(CheckMovedFields(param, data, "data_param"));
+  HP_RETURN_IF_ERROR(CheckMeans(param));
   const caffe::TransformationParameter& transform = param.transform_param();
   if ((transform.force_color() || data.force_encoded_color()) && transform.force_gray()) {
     return LayerError(param, "has both force_color and force_gray; give one");
@@ -52,12 +43,7 @@ Status CheckImageData(const caffe::LayerParameter& param) {
   if (transform.has_force_color() || transform.has_force_gray()) {
     return LayerError(param, "force_color and force_gray are of a Data layer; give image_data_param { is_color }");
   }
-  return CheckMovedFields(param, data, "image_data_param");
-}
-
-int64_t CropSize(const caffe::LayerParameter& param) {
-  if (param.transform_param().has_crop_size()) return param.transform_param().crop_size();
-  return param.has_image_data_param() ? param.image_data_param().crop_size() : param.data_param().crop_size();
+  return CheckMeans(param);
 }
 
 Status CheckHdf5Data(const caffe::LayerParameter& param) {
@@ -70,7 +56,7 @@ Status CheckHdf5Data(const caffe::LayerParameter& param) {
 StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   HP_ASSIGN_OR_RETURN(std::vector<Shape> out, RecordShapes(param, in));
   const caffe::TransformationParameter& transform = param.transform_param();
-  const int64_t crop = CropSize(param);
+  const int64_t crop = transform.crop_size();
   const int64_t means = transform.mean_value_size();
   Shape& images = out[0];
   if (crop > 0 && (images[2] < crop || images[3] < crop)) {

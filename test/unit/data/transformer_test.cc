@@ -342,18 +342,19 @@ TEST(MeanFile, BadFilesAreNamed) {
   EXPECT_EQ(ReadMeanFile(folder / "empty").status().code(), StatusCode::kDataLoss);
 }
 
-TEST(TransformOptionsOf, ReadsBothPlaces) {
+TEST(TransformOptionsOf, ReadsTransformParamAlone) {
   caffe::LayerParameter layer;
   layer.set_name("cifar");
   layer.mutable_transform_param()->set_scale(0.5f);
   layer.mutable_transform_param()->set_mirror(true);
   layer.mutable_data_param()->set_crop_size(27);
   layer.mutable_data_param()->set_scale(9);
+  layer.mutable_data_param()->set_mean_file("/no/mean.binaryproto");
   auto options = TransformOptionsOf(layer);
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->scale, 0.5f);
   EXPECT_TRUE(options->mirror);
-  EXPECT_EQ(options->crop_size, 27);
+  EXPECT_EQ(options->crop_size, 0) << "Caffe ignores it in data_param";
 
   layer.mutable_transform_param()->set_mean_file("/no/mean.binaryproto");
   EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("layer \"cifar\": mean_file: /no/mean"));

@@ -309,7 +309,7 @@ TEST(Shapes, Data) {
   EXPECT_EQ(Shapes(crop, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 28, 28}, {8}}));
   const LayerUnderTest old_place(
       R"(name: "d" type: "Data" top: "x" data_param { source: "db" batch_size: 8 crop_size: 9 })");
-  EXPECT_EQ(Shapes(old_place, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 9, 9}}));
+  EXPECT_EQ(Shapes(old_place, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 32, 40}})) << "as in Caffe";
   EXPECT_THAT(ShapeError(crop, {{8, 3, 20, 40}}), HasSubstr("crop_size 28 does not fit records of 20 x 40 pixels"));
   EXPECT_THAT(ShapeError(crop, {{8, 1, 32, 40}}), HasSubstr("3 mean_value entries for records of 1 channels"));
 }

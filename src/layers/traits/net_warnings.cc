@@ -1,0 +1,51 @@
+#include "layers/traits/net_warnings.h"
+
+#include "layers/traits/layer_types.h"
+#include "proto/caffe.pb.h"
+
+namespace hp {
+namespace {
+
+/// The lines of one layer.
+class LayerWarnings {
+ public:
+  LayerWarnings(const caffe::LayerParameter& layer, std::vector<std::string>* lines) : layer_(layer), lines_(lines) {}
+
+  void Ignored(const std::string& what, const std::string& why) {
+    lines_->push_back("layer \"" + layer_.name() + "\": " + what + " is ignored, as in Caffe: " + why);
+  }
+
+  /// Four fields of data_param and image_data_param went to transform_param in 2014, and Caffe moves them in "layers",
+  /// the form of that time, alone (src/caffe/util/upgrade_proto.cpp, UpgradeNetDataTransformation).
+  template <typename OldParam>
+  void CheckMoved(const OldParam& old, const std::string& name) {
+    std::vector<std::string> fields;
+    if (old.has_scale()) fields.push_back("scale");
+    if (old.has_mean_file()) fields.push_back("mean_file");
+    if (old.has_crop_size()) fields.push_back("crop_size");
+    if (old.has_mirror()) fields.push_back("mirror");
+    for (const std::string& field : fields) {
+      Ignored(name + " { " + field + " }", "expected it in transform_param, where a \"layer\" has it");
+    }
+  }
+
+ private:
+  const caffe::LayerParameter& layer_;
+  std::vector<std::string>* const lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const LayerTypes& types) {
+  std::vector<std::string> lines;
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    const LayerType* const type = types.Find(layer.type());
+    if (type == nullptr) continue;
+    LayerWarnings warnings(layer, &lines);
+    if (layer.type() == "Data") warnings.CheckMoved(layer.data_param(), "data_param");
+    if (layer.type() == "ImageData") warnings.CheckMoved(layer.image_data_param(), "image_data_param");
+  }
+  return lines;
+}
+
+}  // namespace hp
