@@ -20,9 +20,6 @@ class Faults {
   void AddIf(bool wrong, const std::string& line) {
     if (wrong) Add(line);
   }
-  void Unsupported(bool set, const std::string& what) {
-    AddIf(set, what + ": supported by Caffe, but not yet by hpnode");
-  }
   Status ToStatus() const { return lines_.empty() ? OkStatus() : InvalidArgument("%s", lines_.c_str()); }
 
  private:
@@ -60,7 +57,6 @@ void CheckNumber(const char* field, float value, Faults* faults) {
 }
 
 void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->AddIf(!solver.has_base_lr(), "base_lr: missing; expected the learning rate");
   CheckNumber("base_lr", solver.base_lr(), faults);
   if (HistoriesOf(solver) == 1) CheckNumber("momentum", solver.momentum(), faults);
   CheckNumber("weight_decay", solver.weight_decay(), faults);
@@ -95,12 +91,11 @@ void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
   faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,
                 "test_interval: missing; test_iter needs it");
   for (int iterations : solver.test_iter()) {
-    faults->AddIf(iterations < 1, Format("test_iter: %d; expected at least 1", iterations));
+    faults->AddIf(iterations < 1, Format("test_iter: %d; expected at least 1, or 0 in a file: no test", iterations));
   }
 }
 
 void CheckSnapshots(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.snapshot_diff(), "snapshot_diff: true");
   faults->AddIf(solver.snapshot() < 0, Format("snapshot: %d; expected at least 0", solver.snapshot()));
   faults->AddIf(solver.snapshot() > 0 && solver.snapshot_prefix().empty(),
                 "snapshot_prefix: missing; snapshot needs it");
@@ -118,6 +113,22 @@ Status CheckSolver(const caffe::SolverParameter& solver) {
   CheckTests(solver, &faults);
   CheckSnapshots(solver, &faults);
   return faults.ToStatus();
+}
+
+std::vector<std::string> SolverWarnings(const caffe::SolverParameter& solver) {
+  std::vector<std::string> lines;
+  if (solver.debug_info()) {
+    lines.push_back(
+        "debug_info: true has no effect: the means of blobs and gradients that Caffe prints are not computed; hpnode "
+        "--trace shows where time goes");
+  }
+  if (solver.snapshot_diff()) {
+    lines.push_back("snapshot_diff: true has no effect: snapshots have the weights, and no gradients beside them");
+  }
+  if (!solver.has_max_iter()) lines.push_back("max_iter: missing, so it is 0, as in Caffe: nothing is trained");
+  if (!solver.has_base_lr()) lines.push_back("base_lr: missing, so it is 0, as in Caffe: no weight changes");
+  for (const std::string& line : LearningRateWarnings(solver)) lines.push_back(line);
+  return lines;
 }
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 // The rates are computed in double and rounded to float once. Caffe keeps the number of steps of "multistep" as state;
-// here it is counted from the iteration, which gives the same rates for increasing stepvalues.
+// here it is counted from the iteration: Caffe takes at most one step an iteration, and the values in the order of the
+// file, so the time of each step follows from that of the one before.
 #include "solvers/lr_policy.h"
 
 #include <algorithm>
@@ -15,18 +16,18 @@ enum class Policy { kFixed, kStep, kExp, kInv, kMultistep, kPoly, kSigmoid };
 struct PolicyRule {
   const char* name;
   Policy policy;
-  std::vector<const char*> needs;  // fields of SolverParameter
+  std::vector<const char*> fields;  // of SolverParameter, that the rate is computed from; 0 where one is missing
 };
 
 const std::vector<PolicyRule>& Rules() {
   static const std::vector<PolicyRule> rules = {
       {"fixed", Policy::kFixed, {}},
-      {"step", Policy::kStep, {"gamma", "stepsize"}},
+      {"step", Policy::kStep, {"gamma"}},
       {"exp", Policy::kExp, {"gamma"}},
       {"inv", Policy::kInv, {"gamma", "power"}},
       {"multistep", Policy::kMultistep, {"gamma", "stepvalue"}},
-      {"poly", Policy::kPoly, {"power", "max_iter"}},
-      {"sigmoid", Policy::kSigmoid, {"gamma", "stepsize"}},
+      {"poly", Policy::kPoly, {"power"}},
+      {"sigmoid", Policy::kSigmoid, {"gamma"}},
   };
   return rules;
 }
@@ -42,22 +43,6 @@ bool IsSet(const caffe::SolverParameter& solver, const char* name) {
   const auto* field = caffe::SolverParameter::descriptor()->FindFieldByName(name);
   const auto* reflection = solver.GetReflection();
   return field->is_repeated() ? reflection->FieldSize(solver, field) > 0 : reflection->HasField(solver, field);
-}
-
-// Caffe moves at most one step an iteration, so only increasing values mean the same to it as to us.
-Status CheckStepValues(const caffe::SolverParameter& solver) {
-  if (solver.stepvalue_size() > 1 && solver.stepvalue(1) <= solver.warmup_iter()) {
-    return InvalidArgument("stepvalue: %d is within warmup_iter: %d; expected at most one there", solver.stepvalue(1),
-                           solver.warmup_iter());
-  }
-  for (int i = 0; i < solver.stepvalue_size(); ++i) {
-    const int least = i == 0 ? 1 : solver.stepvalue(i - 1) + 1;
-    if (solver.stepvalue(i) < least) {
-      return InvalidArgument("stepvalue: %d at position %d; expected increasing values of at least 1",
-                             solver.stepvalue(i), i + 1);
-    }
-  }
-  return OkStatus();
 }
 
 Status CheckForkFields(const caffe::SolverParameter& solver) {
@@ -91,22 +76,43 @@ Status CheckLearningRate(const caffe::SolverParameter& solver) {
     return InvalidArgument("lr_policy: \"%s\" is unknown; expected fixed, step, exp, inv, multistep, poly or sigmoid",
                            solver.lr_policy().c_str());
   }
-  for (const char* field : rule->needs) {
-    if (!IsSet(solver, field))
-      return InvalidArgument("lr_policy: \"%s\" needs %s, which is missing", rule->name, field);
+  const bool needs_stepsize = rule->policy == Policy::kStep || rule->policy == Policy::kSigmoid;
+  if (needs_stepsize && !solver.has_stepsize()) {
+    return InvalidArgument("lr_policy: \"%s\" needs stepsize, which is missing", rule->name);
   }
   if (rule->policy == Policy::kStep && solver.stepsize() <= 0) {
     return InvalidArgument("stepsize: %d; expected at least 1", solver.stepsize());
   }
-  HP_RETURN_IF_ERROR(CheckForkFields(solver));
-  return rule->policy == Policy::kMultistep ? CheckStepValues(solver) : OkStatus();
+  return CheckForkFields(solver);
+}
+
+std::vector<std::string> LearningRateWarnings(const caffe::SolverParameter& solver) {
+  std::vector<std::string> lines;
+  const PolicyRule* const rule = FindRule(solver.lr_policy());
+  if (rule == nullptr) return lines;
+  for (const std::string field : rule->fields) {
+    if (IsSet(solver, field.c_str())) continue;
+    const std::string value = field == "stepvalue" ? "no step is taken" : "it is 0";
+    lines.push_back(field + ": missing, so " + value + ", as in Caffe; lr_policy: \"" + rule->name + "\" goes by it");
+  }
+  const auto& values = solver.stepvalue();
+  if (rule->policy == Policy::kMultistep && !std::is_sorted(values.begin(), values.end())) {
+    lines.push_back("stepvalue: not in increasing order; as in Caffe, a step waits for those before it");
+  }
+  return lines;
 }
 
 int LearningRateStep(const caffe::SolverParameter& solver, int iter) {
   if (solver.lr_policy() == "step") return iter / solver.stepsize();
   if (solver.lr_policy() != "multistep") return 0;
-  return static_cast<int>(
-      std::count_if(solver.stepvalue().begin(), solver.stepvalue().end(), [iter](int value) { return value <= iter; }));
+  int64_t earliest = solver.warmup_iter();  // of the next step; none is taken while the rate warms up
+  int steps = 0;
+  for (const int64_t value : solver.stepvalue()) {
+    if (std::max(earliest, value) > iter) break;
+    earliest = std::max(earliest, value) + 1;
+    ++steps;
+  }
+  return steps;
 }
 
 float LearningRate(const caffe::SolverParameter& solver, int iter) {
@@ -130,6 +136,7 @@ float LearningRate(const caffe::SolverParameter& solver, float base_lr, int iter
     case Policy::kInv:
       return base * std::pow(1 + gamma * iter, -power);
     case Policy::kPoly:
+      if (solver.max_iter() == 0) return base_lr;  // nothing is trained
       return solver.min_lr() +
              (base - solver.min_lr()) * std::pow(1 - static_cast<double>(iter) / solver.max_iter(), power);
     case Policy::kSigmoid:

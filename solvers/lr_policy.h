@@ -3,17 +3,24 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 
+#include <string>
+#include <vector>
+
 namespace hp {
 
 /// Checks lr_policy (fixed, step, exp, inv, multistep, poly or sigmoid) and the fields that it needs; base_lr is
 /// CheckSolver's.
-/// @return kInvalidArgument with the first fault: no or an unknown policy, or a field that it needs is missing or out
-/// of range. stepvalues must increase from 1 up: Caffe takes at most one step an iteration, so others would mean
-/// something else there. And the fields of other Caffes: warmup_iter, warmup_start_lr, min_lr.
+/// @return kInvalidArgument with the first fault: no or an unknown policy, or stepsize is missing or no divisor. And
+/// the fields of other Caffes: warmup_iter, warmup_start_lr, min_lr.
 Status CheckLearningRate(const caffe::SolverParameter& solver);
 
+/// A line for each field that the policy goes by and that is missing, so that Caffe's default of 0 counts (gamma,
+/// power), and one for stepvalues that do not increase.
+std::vector<std::string> LearningRateWarnings(const caffe::SolverParameter& solver);
+
 /// The learning rate of update `iter` (from 0), without lr_mult. A function of the solver file and `iter` alone, so a
-/// resumed run needs no state: multistep counts the stepvalues that are <= iter.
+/// resumed run needs no state: multistep counts the stepvalues that Caffe has
+/// come by, at most one an iteration and in the order of the file.
 /// @param solver has passed CheckSolver.
 /// With warmup_iter the first updates have rates on the line from warmup_start_lr to base_lr, and the policy counts
 /// from the beginning. Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLearningRate; for the warm-up and

@@ -10,6 +10,7 @@
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
 #include "scheduler/plan/table_places.h"
+#include "solvers/check.h"
 
 #include <optional>
 #include <utility>
@@ -55,6 +56,7 @@ std::vector<std::string> ReadJob(const std::string& path, Job* job) {
 /// What hpnode will warn of.
 std::string Warnings(const Job& job) {
   std::string text;
+  for (const std::string& line : SolverWarnings(*job.solver)) text += "warning: solver: " + line + "\n";
   for (const std::string& line : NetWarnings(*job.net, LayerTypes::BuiltIn())) text += "warning: " + line + "\n";
   return text;
 }

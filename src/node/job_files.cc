@@ -88,13 +88,7 @@ void LogSolverMode(const RoutingTable& table, const NodeInfo& node, const caffe:
 void LogFieldsWithoutEffect(const RoutingTable& table, const NodeInfo& node, const LayerTypes& types,
                             const JobFiles& files) {
   if (node.rank != 0) return;
-  if (files.solver.debug_info()) {
-    LOG(WARNING) << table.solver_path() << ": debug_info: true has no effect: the means of blobs and gradients that "
-                 << "Caffe prints are not computed; hpnode --trace shows where time goes";
-  }
-  if (!files.solver.has_max_iter()) {
-    LOG(WARNING) << table.solver_path() << ": max_iter: missing, so it is 0, as in Caffe: nothing is trained";
-  }
+  for (const std::string& line : SolverWarnings(files.solver)) LOG(WARNING) << table.solver_path() << ": " << line;
   for (const std::string& line : NetWarnings(*files.net, types)) LOG(WARNING) << line;
 }
 

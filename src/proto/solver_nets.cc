@@ -8,6 +8,8 @@
 #include "proto/placed_text.h"
 #include "proto/text.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -102,6 +104,26 @@ StatusOr<std::vector<NetParameter>> TestNets(const std::string& path, const Inne
   return tests;
 }
 
+/// Forgets tests of no batches, of which Caffe computes and prints nothing. @param tests as many as there are, or none.
+void DropEmptyTests(const std::string& path, SolverParameter* solver, std::vector<NetParameter>* tests) {
+  int kept = 0;
+  for (int i = 0; i < solver->test_iter_size(); ++i) {
+    if (solver->test_iter(i) == 0) {
+      LOG(WARNING) << path << ": test_iter: 0, so " << (solver->test_iter_size() == 1 ? "there is no test" : "test ")
+                   << (solver->test_iter_size() == 1 ? "" : std::to_string(i) + " is left out");
+      continue;
+    }
+    solver->set_test_iter(kept, solver->test_iter(i));
+    if (i < solver->test_state_size()) solver->mutable_test_state()->SwapElements(kept, i);
+    if (i < static_cast<int>(tests->size())) std::swap((*tests)[kept], (*tests)[i]);
+    ++kept;
+  }
+  if (kept == solver->test_iter_size()) return;
+  solver->mutable_test_iter()->Truncate(kept);
+  while (solver->test_state_size() > kept) solver->mutable_test_state()->RemoveLast();
+  if (static_cast<int>(tests->size()) > kept) tests->resize(kept);
+}
+
 void UseUp(NetParameter net, SolverParameter* solver) {
   solver->clear_net();
   solver->clear_train_net();
@@ -148,7 +170,11 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
   if (solver->has_net_param()) {
     HP_RETURN_IF_ERROR(inner.Complete(SolverParameter::kNetParamFieldNumber, -1, solver->mutable_net_param()));
   }
-  if (!HasApart(*solver)) return OkStatus();
+  std::vector<NetParameter> tests;
+  if (!HasApart(*solver)) {
+    DropEmptyTests(path, solver, &tests);
+    return OkStatus();
+  }
 
   NetParameter generic = solver->net_param();
   if (solver->has_net()) {
@@ -164,7 +190,8 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
         inner.Complete(SolverParameter::kTrainNetParamFieldNumber, -1, solver->mutable_train_net_param()));
     train = solver->train_net_param();
   }
-  HP_ASSIGN_OR_RETURN(std::vector<NetParameter> tests, TestNets(path, inner, generic, solver));
+  HP_ASSIGN_OR_RETURN(tests, TestNets(path, inner, generic, solver));
+  DropEmptyTests(path, solver, &tests);
   train = OfPhase(std::move(train), caffe::TRAIN, solver->train_state());
   bool has_tests = false;
   for (int i = 0; i < static_cast<int>(tests.size()); ++i) {

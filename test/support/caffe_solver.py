@@ -17,7 +17,7 @@ class Rate:
 
     def __call__(self, iteration):
         solver = self.solver
-        policy, base = one(solver, "lr_policy"), one(solver, "base_lr")
+        policy, base = one(solver, "lr_policy"), one(solver, "base_lr", 0.0)
         gamma, power, stepsize = one(solver, "gamma", 0.0), one(solver, "power", 0.0), one(solver, "stepsize", 0)
         warm_up, start = one(solver, "warmup_iter", 0), one(solver, "warmup_start_lr", 0.0)
         if iteration < warm_up:

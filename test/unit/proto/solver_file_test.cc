@@ -252,6 +252,24 @@ TEST_F(SolverFileTest, TestsOfOneNetAreOnePhaseToTellApart) {
   EXPECT_EQ(LayersOfPhase(*net, Phase::OfTest(1)), "data=a conv drop loss");
 }
 
+/// As in Caffe, which runs no batch of it and prints nothing.
+TEST_F(SolverFileTest, ATestOfNoBatchesIsNone) {
+  Write("net.prototxt",
+        "layer { name: 'a' type: 'T' include { phase: TRAIN } }"
+        "layer { name: 'b' type: 'T' include { stage: 'x' } }"
+        "layer { name: 'c' type: 'T' include { stage: 'y' } }");
+  const auto one = ReadSolver(Write("one.prototxt", "net: 'net.prototxt' test_iter: 0 test_interval: 5"));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->test_iter_size(), 0);
+  const auto two = ReadSolver(Write("two.prototxt",
+                                    "net: 'net.prototxt' test_iter: 0 test_iter: 7 "
+                                    "test_state { stage: 'x' } test_state { stage: 'y' }"));
+  ASSERT_TRUE(two.ok()) << two.status();
+  ASSERT_EQ(two->test_iter_size(), 1);
+  EXPECT_EQ(two->test_iter(0), 7);
+  EXPECT_EQ(Layers(two), "a/TRAIN c/TEST");
+}
+
 TEST_F(SolverFileTest, StatesChooseLayers) {
   Write("net.prototxt",
         "layer { name: 'a' type: 'ReLU' } layer { name: 'b' type: 'ReLU' include { stage: 'deploy' } }"

@@ -72,16 +72,28 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"larc_eta: 0.1", "larc: missing; larc_policy and larc_eta need it"},
         BadCase{"larc: true larc_policy: 'auto'", "larc_policy: \"auto\"; expected scale or clip"},
         BadCase{"larc: true larc_eta: 0", "larc_eta: 0; expected a finite number above 0"},
-        BadCase{"lr_policy: 'step'", "\"step\" needs gamma"}, BadCase{"test_iter: 5", "test_interval: missing"},
-        BadCase{"test_iter: 0 test_interval: 5", "test_iter: 0"}, BadCase{"snapshot_diff: true", "snapshot_diff"},
+        BadCase{"lr_policy: 'step'", "\"step\" needs stepsize"}, BadCase{"test_iter: 5", "test_interval: missing"},
+        BadCase{"test_iter: -1 test_interval: 5", "test_iter: -1; expected at least 1"},
         BadCase{"snapshot: 10", "snapshot_prefix: missing"}, BadCase{"snapshot: -1", "snapshot: -1"}));
 
 TEST(CheckSolver, NamesAllFaultsOfAnEmptyFile) {
   const Status status = CheckSolver({});
-  EXPECT_THAT(status.message(), HasSubstr("base_lr: missing"));
+  EXPECT_THAT(status.message(), Not(HasSubstr("base_lr"))) << "it is 0, as in Caffe";
   EXPECT_THAT(status.message(), Not(HasSubstr("max_iter"))) << "it is 0, as in Caffe";
   EXPECT_THAT(status.message(), HasSubstr("lr_policy: missing"));
   EXPECT_THAT(status.message(), HasSubstr("net: missing"));
+}
+
+TEST(SolverWarnings, NameWhatIsMissingOrInVain) {
+  EXPECT_THAT(SolverWarnings(Parse(kGood)), testing::IsEmpty());
+  const auto vain = Parse("net: 'a' lr_policy: 'multistep' stepvalue: 5 stepvalue: 3 snapshot_diff: true");
+  EXPECT_TRUE(CheckSolver(vain).ok()) << CheckSolver(vain);
+  EXPECT_THAT(SolverWarnings(vain),
+              testing::ElementsAre(HasSubstr("snapshot_diff: true has no effect"), HasSubstr("max_iter: missing"),
+                                   HasSubstr("base_lr: missing, so it is 0, as in Caffe"),
+                                   HasSubstr("gamma: missing, so it is 0"), HasSubstr("stepvalue: not in increasing")));
+  EXPECT_THAT(SolverWarnings(Parse("base_lr: 1 max_iter: 5 lr_policy: 'poly'")),
+              testing::ElementsAre("power: missing, so it is 0, as in Caffe; lr_policy: \"poly\" goes by it"));
 }
 
 }  // namespace
