@@ -62,7 +62,7 @@ constexpr char kUsage[] =
   hproute --solver=FILE [--plan=auto] [--hosts=HOSTS.prototxt] [--out=TABLE]
   hproute --solver=FILE --profile=OUT
   hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
-  hproute --check TABLE
+  hproute --check TABLE [--sample=C,H,W]
   hproute --simulate TABLE [--hosts=HOSTS.prototxt] [--profile=FILE] [--trace=OUT.json]
   hproute --new_token=FILE
   hproute --token_file=FILE --read_key=FILE
@@ -98,13 +98,16 @@ Status Write() {
   if (IsGiven("take")) return InvalidArgument("--take goes with --plan, and not with --conv and --fc");
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
-  HP_RETURN_IF_ERROR(CheckTableOptions(Options()));
+  TableOptions options = Options();
+  options.sample.clear();  // with which this program checks any table
+  HP_RETURN_IF_ERROR(CheckTableOptions(options));
   HP_ASSIGN_OR_RETURN(TableRequest request, RequestOfOptions(Options()));
   HP_ASSIGN_OR_RETURN(request.shares, NumbersOfFlag("shares", Options().shares, "a share of the batch"));
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
   HP_ASSIGN_OR_RETURN(request.hosts, ExcludeHosts(SplitList(Options().exclude), SplitList(FLAGS_hosts)));
   request.port = FLAGS_port;
-  HP_ASSIGN_OR_RETURN(const MadeTable made, MakeTableOf(FLAGS_solver, FLAGS_hosts, IsGiven("port"), &request));
+  HP_ASSIGN_OR_RETURN(MadeTable made, MakeTableOf(FLAGS_solver, FLAGS_hosts, IsGiven("port"), &request));
+  HP_RETURN_IF_ERROR(CheckMadeTable(Options().sample, {FLAGS_cache_dir, FLAGS_max_bad_records}, &made));
   for (const std::string& warning : made.warnings) std::cerr << "hproute: warning: " << warning << "\n";
   HP_RETURN_IF_ERROR(
       PutTableAt(FLAGS_out, made.config, TableText(made.config, CommandLine()), FLAGS_run_id, FLAGS_token_file));
@@ -209,9 +212,10 @@ Status CheckTakesTableAsItIs(const char* mode, const std::vector<const char*>& k
 }
 
 Status Check(const std::string& path) {
-  HP_RETURN_IF_ERROR(CheckTakesTableAsItIs("check", {}));
-  HP_ASSIGN_OR_RETURN(const CheckedTable checked,
-                      CheckTableFile({path, FLAGS_memory_mb, {FLAGS_cache_dir, FLAGS_max_bad_records}}));
+  HP_RETURN_IF_ERROR(CheckTakesTableAsItIs("check", {"sample"}));
+  HP_ASSIGN_OR_RETURN(
+      const CheckedTable checked,
+      CheckTableFile({path, Options().sample, FLAGS_memory_mb, {FLAGS_cache_dir, FLAGS_max_bad_records}}));
   std::cout << checked.text << std::flush;
   return checked.status;
 }
@@ -254,7 +258,8 @@ void RegisterFlags() {
         "auto: choose the table for the highest throughput on --hosts, and say why; so it is without --conv and --fc. "
         "Without --out the table is not written."},
        {"sample",
-        "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample "
+        "Where a table is made, checked or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
+        "sample "
         "behind its transformation, such as 3,227,227, and behind a slash the shape of its labels, if they are "
         "several, such as 3,227,227/227,227."},
        {"profile",

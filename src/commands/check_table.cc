@@ -61,7 +61,7 @@ std::string Warnings(const Job& job) {
   return text;
 }
 
-/// What each node holds and sends. A fault that only shows here (memory_mb, shapes) is one; no database here is none.
+/// What each node holds and sends. Much shows only here: shapes that do not fit, memory_mb.
 StatusOr<std::string> DescribeJob(const CheckFlags& flags, const Job& job) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, flags.table));
   const auto room = [&flags](const NodeInfo& node) {
@@ -69,9 +69,9 @@ StatusOr<std::string> DescribeJob(const CheckFlags& flags, const Job& job) {
     return node.device == "cpu" && IsThisHost(node.host) ? HostMemoryTotal() : AddressSpaceRoom();
   };
   const StatusOr<std::vector<NodeSummary>> nodes =
-      Summarize(table, *job.solver, *job.net, flags.inputs, room, &CanonicalAddresses);
+      Summarize(table, *job.solver, *job.net, flags.sample, flags.inputs, room, &CanonicalAddresses);
   if (nodes.status().code() == StatusCode::kNotFound) {
-    return "Cannot compute what the nodes hold and send, nor check the data: " + nodes.status().message() + "\n";
+    return nodes.status().Prepend(flags.table + ": the table has no fault, but whether layers fit is not known");
   }
   HP_RETURN_IF_ERROR(nodes.status());
   return DescribeNodes(table, *nodes);
@@ -93,9 +93,10 @@ StatusOr<CheckedTable> CheckTableFile(const CheckFlags& flags) {
     checked.status = InvalidArgument("%s has %zu fault(s)", flags.table.c_str(), faults.size());
     return checked;
   }
-  checked.text = flags.table + ": valid\n" + Warnings(job) + DescribeTable(job.config, *job.net);
   const StatusOr<std::string> nodes = DescribeJob(flags, job);
   checked.status = nodes.status();
+  if (nodes.ok()) checked.text = flags.table + ": valid\n";
+  checked.text += Warnings(job) + DescribeTable(job.config, *job.net);
   if (nodes.ok()) checked.text += *nodes;
   return checked;
 }

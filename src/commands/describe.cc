@@ -108,21 +108,32 @@ Status CheckBuildable(const std::string& solver_path, const caffe::SolverParamet
   return OkStatus();
 }
 
+StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const std::string& solver_path,
+                                                 const caffe::SolverParameter& solver,
+                                                 const std::shared_ptr<const caffe::NetParameter>& net,
+                                                 SampleShapes samples) {
+  JobPlan::Options options;
+  options.table = &table;
+  options.solver = solver;
+  options.net = net;
+  options.samples = std::move(samples);
+  StatusOr<std::unique_ptr<JobPlan>> planned = JobPlan::Create(options);
+  if (!planned.ok()) return AtLayer(planned.status(), solver, solver_path);
+  return std::shared_ptr<const JobPlan>(*std::move(planned));
+}
+
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const InputOptions& inputs,
+                                             const caffe::NetParameter& net, const std::string& sample,
+                                             const InputOptions& inputs,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
                                              const HostResolver& resolve) {
-  JobPlan::Options plan;
-  plan.table = &table;
-  plan.solver = solver;
-  plan.net = std::make_shared<const caffe::NetParameter>(net);
+  const auto shared = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
-  HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, plan.net));
-  HP_ASSIGN_OR_RETURN(plan.samples, ReadSampleShapes(solver, net, inputs));
+  HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, shared));
+  HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, solver, net, inputs));
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
-  StatusOr<std::unique_ptr<JobPlan>> planned = JobPlan::Create(plan);
-  if (!planned.ok()) return AtLayer(planned.status(), solver, table.solver_path());
-  const std::shared_ptr<const JobPlan> job = *std::move(planned);
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
+                      PlanJob(table, table.solver_path(), solver, shared, std::move(samples)));
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(), FilterNet(net, caffe::TRAIN),
                                                 LayersWith(job->params())),

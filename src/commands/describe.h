@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/memory_room.h"
+#include "commands/sample_shape.h"
 #include "hp/status.h"
 #include "input/input.h"
 #include "proto/caffe.pb.h"
@@ -45,15 +46,25 @@ StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, R
 Status CheckBuildable(const std::string& solver_path, const caffe::SolverParameter& solver,
                       const std::shared_ptr<const caffe::NetParameter>& net);
 
+/// Whether a table divides what solver and net say: its plan is made, of every phase that the solver runs, with the
+/// shapes of all layers. Only built-in layer types.
+/// @param solver_path for messages. @param net unfiltered. @param samples of each phase. @return kInvalidArgument, of a
+/// layer with the line.
+StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const std::string& solver_path,
+                                                 const caffe::SolverParameter& solver,
+                                                 const std::shared_ptr<const caffe::NetParameter>& net,
+                                                 SampleShapes samples);
+
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
 /// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.
 /// @param resolve which nodes share a host, and with it its room.
-/// Opens the databases of the Data layers to learn the shape of a sample. Only built-in layer types.
-/// @param net unfiltered.
+/// Opens the databases of the Data layers to learn the shape of a sample, unless `sample` says it (SampleShapesOf).
+/// Only built-in layer types. @param net unfiltered.
 /// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net, solver,
 /// table (also too little memory_mb, or a node or the nodes of a host that need more than its `room`) or data.
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const InputOptions& inputs,
+                                             const caffe::NetParameter& net, const std::string& sample,
+                                             const InputOptions& inputs,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
                                              const HostResolver& resolve);
 

@@ -3,7 +3,9 @@
 #include "base/host.h"
 #include "commands/describe.h"
 #include "commands/job_hosts.h"
+#include "commands/sample_shape.h"
 #include "proto/text.h"
+#include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 
 #include <algorithm>
@@ -47,7 +49,9 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
 StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::string& hosts, bool port_given,
                                 TableRequest* request) {
   MadeTable made;
-  HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(solver_path));
+  made.solver_path = solver_path;
+  HP_ASSIGN_OR_RETURN(made.solver, ReadSolver(solver_path));
+  const caffe::SolverParameter& solver = made.solver;
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(solver));
   made.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   HP_RETURN_IF_ERROR(CheckBuildable(solver_path, solver, made.net));
@@ -62,6 +66,17 @@ StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::strin
     made.warnings.push_back("--wire_precision changes nothing: the table has one node, and nothing crosses");
   }
   return made;
+}
+
+Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, MadeTable* made) {
+  StatusOr<SampleShapes> samples = SampleShapesOf(sample, made->solver, *made->net, inputs);
+  if (samples.status().code() == StatusCode::kNotFound) {
+    made->warnings.push_back("whether layers fit is not checked: " + samples.status().message());
+    return OkStatus();
+  }
+  HP_RETURN_IF_ERROR(samples.status());
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(made->config, "the table"));
+  return PlanJob(table, made->solver_path, made->solver, made->net, *std::move(samples)).status();
 }
 
 }  // namespace hp

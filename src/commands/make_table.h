@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "input/input.h"
 #include "proto/caffe.pb.h"
 #include "proto/routing.pb.h"
 #include "scheduler/plan/table_maker.h"
@@ -18,6 +19,8 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
 /// A table of the numbers of nodes that a user gave, and the net that it divides.
 struct MadeTable {
   RoutingTableConfig config;
+  std::string solver_path;  ///< as it can be opened
+  caffe::SolverParameter solver;
   std::shared_ptr<const caffe::NetParameter> net;
   std::vector<std::string> warnings;  ///< of its hosts, as this one sees them, and of flags without effect
 };
@@ -29,5 +32,10 @@ struct MadeTable {
 /// @return kInvalidArgument, kNotFound: what is wrong with files, request, or the scheduler's hosts.
 StatusOr<MadeTable> MakeTableOf(const std::string& solver, const std::string& hosts, bool port_given,
                                 TableRequest* request);
+
+/// Plans the job of a table, with all phases, as its nodes will: whether the layers fit each other and the table. Where
+/// the data is not on this host and `sample` is empty, that is not known, and a warning of the table's says so.
+/// @param sample,inputs as for SampleShapesOf. @return kInvalidArgument, kDataLoss: a node of the job would refuse it.
+Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, MadeTable* made);
 
 }  // namespace hp

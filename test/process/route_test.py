@@ -74,8 +74,39 @@ class RouteTest(cluster.JobTest):
     def test_no_database_on_this_host(self):
         self.make_job()
         self.make_table(conv=1, fc=1)
+        with_data = self.check()
         shutil.rmtree(self.path("db"))
-        self.assertRegex(self.check(), r"valid\n[^$]*Cannot compute what the nodes hold and send, nor check the data: .*does not exist")
+        said = self.check(2)
+        self.assertNotIn(": valid", said)
+        self.assertRegex(said, r"table\.prototxt: the table has no fault, but whether layers fit is not known: .* does not exist; "
+                         r"without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH")
+        self.assertEqual(self.check(0, "--sample=1,12,12"), with_data)
+
+    def test_what_nodes_would_refuse_is_neither_valid_nor_written(self):
+        reduced = 'layer { name: "r" type: "Reduction" bottom: "ip2" top: "r" %s}\n'
+        scale = 'layer { name: "s" type: "Scale" bottom: "ip2" top: "s" include { phase: TEST } }\n'
+        make = ["--solver=" + self.path("solver.prototxt"), "--hosts=127.0.0.1", "--cache_dir=none",
+                "--out=" + self.path("new.prototxt")]
+        for layer, test, fault in ((reduced % "", False, r"reduction_param { axis: 0 } does not fit bottom shape"),
+                                   (scale, True, r'layer "s": has parameters in phase TEST alone')):
+            self.make_job(net=cluster.NET + layer, test=test)
+            self.make_table(conv=1, fc=1)
+            refusal = r"net\.prototxt:\d+: .*" + fault
+            self.assertRegex(self.check(2), refusal)
+            for nodes in (["--conv=1", "--fc=1"], ["--conv=1", "--fc=0"], ["--plan=auto"]):
+                status, said = cluster.run_tool("hproute", *make, *nodes)
+                self.assertEqual(status, 2, said)
+                self.assertRegex(said, fault)
+            shutil.rmtree(self.path("db"))
+            self.assertRegex(self.check(2, "--sample=1,12,12"), refusal)
+            status, said = cluster.run_tool("hproute", *make, "--conv=1", "--fc=1", "--sample=1,12,12")
+            self.assertEqual(status, 2, said)
+            self.assertRegex(said, refusal)
+            self.assertFalse(os.path.exists(self.path("new.prototxt")))
+            status, said = cluster.run_tool("hproute", *make, "--conv=1", "--fc=1")
+            self.assertEqual(status, 0, said)
+            self.assertRegex(said, r"warning: whether layers fit is not checked: .*--sample=CHANNELS,HEIGHT,WIDTH")
+            os.remove(self.path("new.prototxt"))
 
     def test_node_over_its_memory(self):
         self.make_job(hidden=10000)
