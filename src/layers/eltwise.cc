@@ -9,7 +9,7 @@ StatusOr<LayerOp> MakeEltwiseOp(const LayerTraits& layer, const OpContext& conte
   EltwiseDesc desc;
   if (eltwise.operation() == caffe::EltwiseParameter::PROD) desc.operation = EltwiseDesc::kProd;
   if (eltwise.operation() == caffe::EltwiseParameter::MAX) desc.operation = EltwiseDesc::kMax;
-  desc.coeff.assign(eltwise.coeff().begin(), eltwise.coeff().end());
+  if (desc.operation == EltwiseDesc::kSum) desc.coeff.assign(eltwise.coeff().begin(), eltwise.coeff().end());
   return context.backend->Eltwise(desc, in);
 }
 

@@ -22,9 +22,6 @@ class Checker {
 
   Status CheckLayer(int i) const {
     const caffe::LayerParameter& layer = net_.layer(i);
-    if (layer.name().empty()) {
-      return InvalidArgument("%s: layer %d has no name; expected name: \"...\"", Where(i).c_str(), i + 1);
-    }
     const char* name = layer.name().c_str();
     if (layer.type().empty()) {
       return InvalidArgument("%s: layer \"%s\" has no type; expected type: \"...\"", Where(i).c_str(), name);

@@ -22,7 +22,8 @@ void NameLayersApart(caffe::NetParameter* net) {
   }
   std::map<caffe::Phase, std::set<std::string>> taken;
   for (int i = 0; i < net->layer_size(); ++i) {
-    const std::string name = net->layer(i).name();
+    const bool named = !net->layer(i).name().empty();
+    const std::string name = named ? net->layer(i).name() : net->layer(i).type();
     const auto is_taken = [&](const std::string& candidate) {
       for (caffe::Phase phase : phases[i]) {
         if (taken[phase].contains(candidate)) return true;
@@ -31,7 +32,7 @@ void NameLayersApart(caffe::NetParameter* net) {
     };
     const std::string own = DistinctName(name, is_taken);
     for (caffe::Phase phase : phases[i]) taken[phase].insert(own);
-    if (own != name) net->mutable_layer(i)->set_name(own);
+    if (own != net->layer(i).name()) net->mutable_layer(i)->set_name(own);
   }
 }
 

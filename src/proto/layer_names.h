@@ -12,8 +12,9 @@ namespace hp {
 std::string DistinctName(const std::string& name, const std::function<bool(const std::string&)>& is_taken);
 
 /// Gives layers of one name in one phase names of their own, as Caffe does not: the second "relu1" becomes "relu1#2",
-/// the third "relu1#3". Layers that never are in one phase together may share a name, and so their parameters. By name
-/// layers have their initial values, random numbers and trained weights, so two of one name would be one there.
+/// the third "relu1#3". Layers that never are in one phase together may share a name, and so their parameters. One
+/// without a name is called after its type, "ReLU", "ReLU#2" and so on. By name layers have their initial values,
+/// random numbers and trained weights, so two of one name would be one there.
 void NameLayersApart(caffe::NetParameter* net);
 
 /// The names that the layers of one phase had before NameLayersApart, by index: "relu1" of a "relu1#2" behind a layer

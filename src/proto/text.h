@@ -22,8 +22,8 @@ Status ReadTextProto(const std::string& path, google::protobuf::Message* message
 /// The same for text in memory; `name` takes the place of FILE in messages.
 Status ParseTextProto(const std::string& text, const std::string& name, google::protobuf::Message* message);
 
-/// Reads a net and checks what holds for any net: there are layers, each has a name and a type, and no layer has both
-/// include and exclude rules. Layers of one name in one phase get names of their own (NameLayersApart). Errors as
+/// Reads a net and checks what holds for any net: there are layers, each has a type, and no layer has both include and
+/// exclude rules. Layers of one name in one phase, or of none, get names of their own (NameLayersApart). Errors as
 /// ReadTextProto's; they name file and line.
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
 

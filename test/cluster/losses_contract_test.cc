@@ -68,6 +68,8 @@ const LossCase kLosses[] = {
                                                       "hinge_loss_param { norm: L2 } loss_weight: 0.3")},
     {"Logistic", Product("ip2", "ip1", 5) + Layer("prob", "Softmax", "bottom: 'ip2'") +
                      Layer("loss", "MultinomialLogisticLoss", "bottom: 'prob' bottom: 'label'")},
+    {"LogisticInPlace", Product("ip2", "ip1", 5) + Layer("prob", "Softmax", "bottom: 'ip2'", "", "ip2") +
+                            Layer("loss", "MultinomialLogisticLoss", "bottom: 'ip2' bottom: 'label'")},
     {"Infogain", Product("ip2", "ip1", 5) + Layer("loss", "InfogainLoss", "bottom: 'ip2' bottom: 'label'",
                                                   "infogain_loss_param { " + Gains() + " }")},
     // How many labels count is known of a whole batch alone.

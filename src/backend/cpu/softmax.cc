@@ -6,7 +6,7 @@ namespace hp {
 namespace {
 
 /// Softmax along any axis. The output is dense; an input in another layout is brought into it first, in place of the
-/// output, so that no scratch is needed forward.
+/// output, or in scratch where input and output are the same memory.
 class SoftmaxOp final : public Op {
  public:
   SoftmaxOp(int axis, const TensorDesc& in)
@@ -23,8 +23,9 @@ class SoftmaxOp final : public Op {
     const float* x = args.in[0].floats();
     float* y = args.out[0].floats();
     if (!SameOrder(in_, dense_)) {
-      CopyLayout(in_, x, dense_, y);
-      x = y;
+      float* const dense = x == y ? reinterpret_cast<float*>(args.scratch) : y;
+      CopyLayout(in_, x, dense_, dense);
+      x = dense;
     }
     ComputeSoftmax(x, outer_, classes_, inner_, y);
   }

@@ -20,8 +20,8 @@ Status CheckSpecs(const caffe::LayerParameter& param) {
 
 Status CheckBatchNorm(const caffe::LayerParameter& param) {
   const caffe::BatchNormParameter& norm = param.batch_norm_param();
-  if (!(norm.eps() > 0) || std::isinf(norm.eps())) {
-    return LayerError(param, "batch_norm_param { eps: %g }: expected a finite number above 0", norm.eps());
+  if (!(norm.eps() >= 0) || std::isinf(norm.eps())) {
+    return LayerError(param, "batch_norm_param { eps: %g }: expected a finite number of at least 0", norm.eps());
   }
   const float fraction = norm.moving_average_fraction();
   if (!(fraction >= 0 && fraction <= 1)) {

@@ -90,9 +90,6 @@ const caffe::FillerParameter& Constant() {
 
 Status CheckScale(const caffe::LayerParameter& param) {
   const caffe::ScaleParameter& scale = param.scale_param();
-  if (scale.has_bias_filler() && !scale.bias_term()) {
-    return LayerError(param, "scale_param: bias_filler without bias_term: true");
-  }
   if (param.bottom_size() > 1 && scale.bias_term()) {
     return LayerError(param,
                       "scale_param { bias_term: true } with two bottoms is not supported; expected one bottom, or "
@@ -115,7 +112,7 @@ std::vector<ParamSpec> ScaleParams(const caffe::LayerParameter& param, const std
   const caffe::ScaleParameter& scale = param.scale_param();
   for (ParamSpec& spec : specs) spec.shape = ScaleAxes(param, in)->shape(in[0]);
   specs[0].filler = scale.has_filler() ? &scale.filler() : &Constant<100>();
-  if (scale.has_bias_filler()) specs[1].filler = &scale.bias_filler();
+  if (scale.bias_term() && scale.has_bias_filler()) specs[1].filler = &scale.bias_filler();
   return specs;
 }
 

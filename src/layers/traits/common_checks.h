@@ -8,9 +8,9 @@ constexpr int kMostAxes = 32;  ///< of a blob: Caffe's kMaxBlobAxes
 
 // Checks of LayerTraits that hold for every type. All return kInvalidArgument, naming the layer and the field.
 
-/// Checks the numbers of bottoms and tops, typed parameters that belong to other types, loss weights, and Caffe's
-/// fields that are known but not supported (inline blobs), say nothing (share_mode without a name), or do not fit the
-/// bottoms (propagate_down).
+/// Checks the numbers of bottoms and tops, typed parameters that Caffe refuses or that are mistakes, loss weights, and
+/// Caffe's fields that are known but not supported (inline blobs), say nothing (share_mode without a name), or do not
+/// fit the bottoms (propagate_down).
 Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& param);
 
 /// Checks that a top has a bottom's name only where the layer can work in place, and only top 0 that of bottom 0.

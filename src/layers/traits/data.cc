@@ -39,10 +39,6 @@ Status CheckImageData(const caffe::LayerParameter& param) {
                       data.new_width());
   }
   HP_RETURN_IF_ERROR(CheckSize(param, "image", {1, 3, data.new_height(), data.new_width()}));
-  const caffe::TransformationParameter& transform = param.transform_param();
-  if (transform.has_force_color() || transform.has_force_gray()) {
-    return LayerError(param, "force_color and force_gray are of a Data layer; give image_data_param { is_color }");
-  }
   return CheckMeans(param);
 }
 

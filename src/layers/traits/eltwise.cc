@@ -7,8 +7,8 @@ namespace {
 
 Status CheckEltwise(const caffe::LayerParameter& param) {
   const caffe::EltwiseParameter& eltwise = param.eltwise_param();
-  if (eltwise.coeff_size() > 0 && eltwise.operation() != caffe::EltwiseParameter::SUM) {
-    return LayerError(param, "coeff is for operation SUM only");
+  if (eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::PROD) {
+    return LayerError(param, "coeff is for operation SUM, not PROD");
   }
   if (eltwise.coeff_size() > 0 && eltwise.coeff_size() != param.bottom_size()) {
     return LayerError(param, "has %d coeff values for %d bottoms", eltwise.coeff_size(), param.bottom_size());

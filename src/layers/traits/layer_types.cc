@@ -26,6 +26,10 @@ bool IsNear(const std::string& name, const std::string& type) {
 
 }  // namespace
 
+bool LayerType::HasField(const std::string& field) const {
+  return std::find(fields.begin(), fields.end(), field) != fields.end();
+}
+
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
       AbsValType(),       AccuracyType(),     ArgMaxType(),        BatchNormType(),     BiasType(),

@@ -52,6 +52,9 @@ struct LayerType {
   bool deconvolves = false;    ///< LayerTraits::deconvolves
   bool looks_up = false;       ///< LayerTraits::looks_up
 
+  /// Whether the typed parameter `field` belongs to it.
+  bool HasField(const std::string& field) const;
+
   /// Checks the values of the type's own fields; reports by LayerError (errors.h). Null: nothing to check.
   Status (*check)(Parameter) = nullptr;
   /// LayerTraits::OutputShapes. Not null. `in` has the right number of shapes; anything else about them is checked

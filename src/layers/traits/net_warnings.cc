@@ -29,6 +29,31 @@ class LayerWarnings {
     }
   }
 
+  /// Typed parameters that belong to other types.
+  void CheckForeign(const LayerType& type) {
+    std::vector<const google::protobuf::FieldDescriptor*> fields;
+    layer_.GetReflection()->ListFields(layer_, &fields);
+    for (const auto* field : fields) {
+      if (field->name() == "param" || !field->name().ends_with("_param") || type.HasField(field->name())) continue;
+      Ignored(field->name(), std::string("it does not belong to a layer of type ") + type.name);
+    }
+  }
+
+  void CheckOwnFields() {
+    const caffe::ScaleParameter& scale = layer_.scale_param();
+    if (layer_.type() == "Scale" && scale.has_bias_filler() && !scale.bias_term()) {
+      Ignored("scale_param { bias_filler }", "there is no bias without bias_term: true");
+    }
+    const caffe::EltwiseParameter& eltwise = layer_.eltwise_param();
+    if (layer_.type() == "Eltwise" && eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::MAX) {
+      Ignored("eltwise_param { coeff }", "it is for operation SUM");
+    }
+    const caffe::TransformationParameter& transform = layer_.transform_param();
+    if (layer_.type() == "ImageData" && (transform.has_force_color() || transform.has_force_gray())) {
+      Ignored("transform_param { force_color, force_gray }", "image_data_param { is_color } says it of an ImageData");
+    }
+  }
+
  private:
   const caffe::LayerParameter& layer_;
   std::vector<std::string>* const lines_;
@@ -42,6 +67,8 @@ std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const Layer
     const LayerType* const type = types.Find(layer.type());
     if (type == nullptr) continue;
     LayerWarnings warnings(layer, &lines);
+    warnings.CheckForeign(*type);
+    warnings.CheckOwnFields();
     if (layer.type() == "Data") warnings.CheckMoved(layer.data_param(), "data_param");
     if (layer.type() == "ImageData") warnings.CheckMoved(layer.image_data_param(), "image_data_param");
   }

@@ -23,8 +23,11 @@ std::optional<ClassSplit> SoftmaxClassSplit(const caffe::LayerParameter& param) 
 }  // namespace
 
 LayerType SoftmaxType() {
-  return {
-      .name = "Softmax", .fields = {"softmax_param"}, .output_shapes = SoftmaxShapes, .class_split = SoftmaxClassSplit};
+  return {.name = "Softmax",
+          .fields = {"softmax_param"},
+          .in_place = true,
+          .output_shapes = SoftmaxShapes,
+          .class_split = SoftmaxClassSplit};
 }
 
 }  // namespace hp

@@ -169,9 +169,9 @@ void UpgradeBatchNorm(caffe::LayerParameter* layer) {
   if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
 }
 
+/// Caffe takes input_shape where there is input_dim as well.
 Status CheckInputs(const caffe::NetParameter& net) {
   const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
-  if (shapes > 0 && dims > 0) return InvalidArgument("the net has both input_shape and input_dim; give input_shape");
   if (shapes > 0 ? shapes == inputs : dims == 4 * inputs) return OkStatus();
   return InvalidArgument(
       "the net has %d input, %d input_shape and %d input_dim; expected one input_shape, or four input_dim, for each "
@@ -188,7 +188,7 @@ void UpgradeInputs(caffe::NetParameter* net, NetUpgrade* upgrade) {
     input.add_top(net->input(i));
     caffe::BlobShape* const shape = input.mutable_input_param()->add_shape();
     if (net->input_shape_size() > 0) *shape = net->input_shape(i);
-    for (int d = 0; net->input_dim_size() > 0 && d < 4; ++d) shape->add_dim(net->input_dim(4 * i + d));
+    for (int d = 0; net->input_shape_size() == 0 && d < 4; ++d) shape->add_dim(net->input_dim(4 * i + d));
   }
   net->clear_input();
   net->clear_input_shape();
@@ -197,6 +197,31 @@ void UpgradeInputs(caffe::NetParameter* net, NetUpgrade* upgrade) {
   for (int i = net->layer_size() - 1; i > 0; --i) net->mutable_layer()->SwapElements(i, i - 1);
   upgrade->origins.insert(upgrade->origins.begin(), {NetUpgrade::Origin::kInput, 0});
   upgrade->forms.push_back("input fields instead of an Input layer");
+}
+
+/// The batch that all inputs of a net have, which a program brings; 0: it reads data, or they differ.
+int64_t BatchOfInputs(const caffe::NetParameter& net) {
+  int64_t batch = 0;
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    if (layer.bottom_size() > 0) continue;
+    if (layer.type() != "Input") return 0;
+    for (const caffe::BlobShape& shape : layer.input_param().shape()) {
+      if (shape.dim_size() == 0 || (batch > 0 && shape.dim(0) != batch)) return 0;
+      batch = shape.dim(0);
+    }
+  }
+  return batch;
+}
+
+/// A Reshape of a deploy net may say the batch as a number, which is that of its inputs; "as it is" says the same.
+void UpgradeReshapes(caffe::NetParameter* net) {
+  const int64_t batch = BatchOfInputs(*net);
+  for (caffe::LayerParameter& layer : *net->mutable_layer()) {
+    const caffe::ReshapeParameter& reshape = layer.reshape_param();
+    if (layer.type() != "Reshape" || reshape.axis() != 0 || reshape.num_axes() == 0) continue;
+    if (batch == 0 || reshape.shape().dim_size() == 0 || reshape.shape().dim(0) != batch) continue;
+    layer.mutable_reshape_param()->mutable_shape()->set_dim(0, 0);
+  }
 }
 
 /// Today's name of an old type.
@@ -268,9 +293,13 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
   }
   SplitScaledBatchNorms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
-  if (net->input_size() + net->input_shape_size() + net->input_dim_size() == 0) return upgrade;
-  HP_RETURN_IF_ERROR(CheckInputs(*net));
-  UpgradeInputs(net, &upgrade);
+  if (net->input_size() > 0) {
+    HP_RETURN_IF_ERROR(CheckInputs(*net));
+    UpgradeInputs(net, &upgrade);
+  }
+  net->clear_input_shape();  // without an input they say nothing, as in Caffe
+  net->clear_input_dim();
+  UpgradeReshapes(net);
   return upgrade;
 }
 

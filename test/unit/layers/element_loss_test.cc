@@ -309,8 +309,6 @@ TEST(ElementLoss, Refusals) {
   EXPECT_EQ(CreateError(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalization: VALID }")),
             "layer \"l\": loss_param { ignore_label: 3 normalization: VALID } is not supported: no node knows how many "
             "targets of a batch count; expected BATCH_SIZE, FULL or NONE");
-  EXPECT_EQ(CreateError(LossText("EuclideanLoss", "loss_param { normalize: true }")),
-            "layer \"l\": loss_param does not belong to a layer of type EuclideanLoss");
 }
 
 }  // namespace

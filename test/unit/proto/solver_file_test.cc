@@ -335,11 +335,22 @@ TEST_F(SolverFileTest, LayersOfOneNameGetNamesOfTheirOwn) {
   EXPECT_EQ(AtLayer(InvalidArgument("layer \"a#2\": is wrong"), path).message(), path + ":4: layer \"a#2\": is wrong");
 }
 
+TEST_F(SolverFileTest, LayersWithoutANameAreCalledAfterTheirType) {
+  const auto net = ReadNet(Write("n.prototxt",
+                                 "layer { type: 'Data' include { phase: TRAIN } }\n"
+                                 "layer { type: 'Data' include { phase: TEST } }\n"
+                                 "layer { name: 'a' type: 'ReLU' }\nlayer { type: 'ReLU' }\n layer { type: 'ReLU' }"));
+  ASSERT_TRUE(net.ok()) << net.status();
+  std::string names;
+  for (const caffe::LayerParameter& layer : net->layer()) names += layer.name() + " ";
+  EXPECT_EQ(names, "Data Data a ReLU ReLU#2 ");
+}
+
 TEST_F(SolverFileTest, NetFaultsNameTheLine) {
   const auto error = [this](const std::string& text) { return ReadNet(Write("n.prototxt", text)).status().message(); };
   const std::string path = folder_ + "/n.prototxt";
   EXPECT_EQ(error("name: 'n'"), path + ": the net has no layers; expected \"layer { ... }\"");
-  EXPECT_EQ(error("\n\nlayer { type: 'ReLU' }"), path + ":3: layer 1 has no name; expected name: \"...\"");
+  EXPECT_EQ(error("\n\nlayer { bottom: 'x' }"), path + ":3: layer \"\" has no type; expected type: \"...\"");
   EXPECT_EQ(error("layer { name: 'a' }"), path + ":1: layer \"a\" has no type; expected type: \"...\"");
   EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } exclude { phase: TRAIN } }"),
             path + ":1: layer \"a\" has both include and exclude rules; give one kind");

@@ -226,9 +226,6 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("input: 'a' input_dim: 1 layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }"),
             "net.prototxt: the net has 1 input, 0 input_shape and 1 input_dim; expected one input_shape, or four "
             "input_dim, for each input");
-  EXPECT_EQ(ErrorOf("input_dim: 3 layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }"),
-            "net.prototxt: the net has 0 input, 0 input_shape and 1 input_dim; expected one input_shape, or four "
-            "input_dim, for each input");
   const std::string unknown = ErrorOf("\nlayers { name: 'a' type: CONV }");
   EXPECT_NE(unknown.find("net.prototxt:2:26: unknown value \"CONV\""), std::string::npos) << unknown;
 }
@@ -274,9 +271,34 @@ TEST_F(UpgradeTest, FaultsOfANetInASolverNameTheirPlace) {
             path + ":3: layer \"a\": an entry of \"layers\" without a type; expected type: CONVOLUTION or the like");
 }
 
+TEST(Upgrade, DimsWithoutAnInputOrBesideAShapeSayNothing) {
+  const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }";
+  EXPECT_EQ(HashMessage(Upgraded("input_dim: 3 input_shape { dim: 2 } " + relu)), HashMessage(Upgraded(relu)));
+  EXPECT_EQ(HashMessage(Upgraded("input: 'a' input_shape { dim: 2 dim: 5 } input_dim: 7 " + relu)),
+            HashMessage(Upgraded("input: 'a' input_shape { dim: 2 dim: 5 } " + relu)));
+}
+
+TEST(Upgrade, AReshapeOfADeployNetMaySayTheBatchOfItsInputs) {
+  const auto first_dim = [](const std::string& inputs, const std::string& more = "") {
+    const auto net = Upgraded(inputs +
+                              "layer { name: 'r' type: 'Reshape' bottom: 'a' top: 'r' reshape_param { shape { "
+                              "dim: 2 dim: -1 } " +
+                              more + " } }");
+    return net.layer(net.layer_size() - 1).reshape_param().shape().dim(0);
+  };
+  const std::string a = "layer { name: 'a' type: 'Input' top: 'a' input_param { shape { dim: 2 dim: 6 } } } ";
+  EXPECT_EQ(first_dim(a), 0);
+  EXPECT_EQ(first_dim("input: 'a' input_dim: 2 input_dim: 1 input_dim: 3 input_dim: 3 "), 0);
+  EXPECT_EQ(first_dim(a, "axis: 1"), 2);
+  EXPECT_EQ(first_dim(a, "num_axes: 0"), 2) << "it puts an axis in front";
+  EXPECT_EQ(first_dim("input: 'a' input_shape { dim: 3 dim: 6 } "), 2) << "another batch";
+  EXPECT_EQ(first_dim(a + "layer { name: 'b' type: 'Input' top: 'b' input_param { shape { dim: 9 } } } "), 2);
+  EXPECT_EQ(first_dim(a + "layer { name: 'd' type: 'Data' top: 'd' } "), 2) << "a table divides the batch";
+}
+
 TEST_F(UpgradeTest, LaterFaultsNameTheLineOfTheOldFile) {
-  EXPECT_EQ(ErrorOf("\nlayers { name: 'a' type: RELU }\n\nlayers { type: RELU }"),
-            "net.prototxt:4: layer 2 has no name; expected name: \"...\"");
+  EXPECT_EQ(ErrorOf("\nlayers { name: 'a' type: RELU }\n\nlayers { name: 'b' type: RELU include { } exclude { } }"),
+            "net.prototxt:4: layer \"b\" has both include and exclude rules; give one kind");
 }
 
 }  // namespace
