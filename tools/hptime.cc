@@ -1,7 +1,9 @@
 // Times the layers of a net.
 #include "base/format.h"
+#include "base/words.h"
 #include "commands/sample_shape.h"
 #include "commands/time_net.h"
+#include "proto/layer_names.h"
 #include "proto/place.h"
 #include "proto/text.h"
 #include "tools/tool_main.h"
@@ -15,6 +17,8 @@
 DEFINE_string(model, "", "The net (prototxt), of training or a deploy net.");
 DEFINE_int64(iterations, 50, "Number of forward and backward passes that are timed.");
 DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has no backward pass.");
+DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
+DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_string(
@@ -33,7 +37,8 @@ constexpr char kUsage[] =
 updates. The first pass warms up and does not count. On a GPU each layer waits for the one before it, which in training
 it does not: the times add up to more than an iteration.
 
-  hptime --model=NET.prototxt [--iterations=N] [--phase=TRAIN|TEST] [--device=cuda:0] [--threads=N]
+  hptime --model=NET.prototxt [--iterations=N] [--phase=TRAIN|TEST] [--level=N] [--stage=A,B]
+         [--device=cuda:0] [--threads=N]
 
 Example:
   hptime --model=alexnet_train_test.prototxt --iterations=10 --sample=3,227,227
@@ -74,6 +79,9 @@ Status Run() {
   options.threads = FLAGS_threads;
   options.iterations = FLAGS_iterations;
   HP_ASSIGN_OR_RETURN(caffe::NetParameter read, ReadNet(FLAGS_model));
+  if (FLAGS_level != 0) read.mutable_state()->set_level(FLAGS_level);
+  for (const std::string& stage : SplitList(FLAGS_stage)) read.mutable_state()->add_stage(stage);
+  NameLayersApart(&read);  // again: the state may have brought layers of one name together
   const auto net = std::make_shared<const caffe::NetParameter>(std::move(read));
   const StatusOr<SampleShape> sample = SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir);
   if (!sample.ok()) return AtLayer(sample.status(), FLAGS_model);

@@ -164,6 +164,15 @@ class DeployTest(cluster.JobTest):
             gradients = {name: float(ms) for name, way, ms in times if way == "backward"}
             self.assertEqual(gradients.get("conv1", 0) > 0, backward, text)
 
+    def test_times_of_the_state_that_flags_say(self):
+        more = 'layer { name: "%s" type: "ReLU" bottom: "ip1" top: "ip1" include { %s } }\n'
+        self.write("states.prototxt", NET % {"source": self.path("db")} + more % ("wide", 'stage: "wide"') +
+                   more % ("deep", "min_level: 2"))
+        for flags, found in (([], []), (["--stage=wide,other"], ["wide"]), (["--level=2"], ["deep"])):
+            status, text = self.time("states.prototxt", *flags)
+            self.assertEqual(status, 0, text)
+            self.assertEqual(re.findall(r"(wide|deep)\tforward: ", text), found)
+
     def test_faults_of_time(self):
         self.write("two_inputs.prototxt", TWO_INPUTS)
         self.write("lost.prototxt", NET % {"source": self.path("no_db")})
