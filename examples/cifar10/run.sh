@@ -138,16 +138,11 @@ find "$work" -mindepth 1 -maxdepth 1 ! -name download -exec rm -rf {} +
 "$bin/convert_cifar_data" "$data" "$work" leveldb
 "$bin/compute_image_mean" --backend=leveldb "$work/cifar10_train_leveldb" "$work/mean.binaryproto"
 
-# The table beside the net, or for quick one as hproute writes it; with ports that are free.
+# The table beside the net, with ports that are free.
 write_table() {
-  local table=$here/cifar10_${net}_table.prototxt port
-  port=$(free_ports 4)
-  if [[ -e $table ]]; then
-    awk -v first="$port" '$1 == "port:" { $2 = first++ } $1 == "solver:" { $2 = "\"solver.prototxt\"" } { print }' \
-      "$table" >"$work/table.prototxt"
-  else
-    "$bin/hproute" --solver="$PWD/$solver" --conv=2 --fc=2 --hosts=127.0.0.1 --port="$port" --out="$work/table.prototxt"
-  fi
+  awk -v first="$(free_ports 4)" \
+    '$1 == "port:" { $2 = first++ } $1 == "solver:" { $2 = "\"solver.prototxt\"" } { print }' \
+    "$here/cifar10_${net}_table.prototxt" >"$work/table.prototxt"
 }
 
 solver=$work/solver.prototxt

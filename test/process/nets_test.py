@@ -16,7 +16,6 @@ from caffe_wire import read_caffemodel  # pylint: disable=wrong-import-position
 
 TOLERANCE = 1e-4  # of a layer's largest parameter: a bias that began at 0 has only its last bits' worth of updates
 BATCH = 6
-WITH_TABLE = [name for name in example_nets.SIDES if name not in example_nets.NO_TABLE]
 
 
 class NetsTest(cluster.JobTest):
@@ -43,13 +42,13 @@ class NetsTest(cluster.JobTest):
                 self.assertLessEqual(numpy.abs(other - blob).max(), TOLERANCE * largest, layer)
 
     def test_tables_are_the_same_wherever_the_tree_lies(self):
-        for name in WITH_TABLE:
+        for name in example_nets.SIDES:
             with open(example_nets.example_file(name, "table"), encoding="utf-8") as file:
                 solver = os.path.basename(example_nets.example_file(name, "solver"))
                 self.assertIn('\nsolver: "%s"\n' % solver, file.read(), name)
 
     def check_all(self, names):
-        for name in WITH_TABLE:
+        for name in example_nets.SIDES:
             if name in names:
                 with self.subTest(name):
                     self.check(name)

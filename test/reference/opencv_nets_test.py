@@ -39,11 +39,7 @@ def train(folder, name, run):
     updates = 1 if name in example_nets.LARGE else example_nets.UPDATES[name]
     model = example_nets.write_example(folder, name, BATCH[name], updates, run)
     table = f"{folder}/table.prototxt"
-    if name in example_nets.NO_TABLE:
-        run("hproute", f"--solver={folder}/solver.prototxt", "--conv=2", "--fc=2", "--hosts=127.0.0.1",
-            f"--out={table}")
-    else:
-        example_nets.write_text(table, example_nets.example_table(name)[0])
+    example_nets.write_text(table, example_nets.example_table(name)[0])
     run("hpnode", "--all", f"--routing={table}", "--cache_dir=none")
     return example_nets.read_text(f"{folder}/net.prototxt"), model
 

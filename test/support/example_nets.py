@@ -8,7 +8,6 @@ EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examp
 MNIST = ("lenet", "mnist_siamese", "mnist_autoencoder")
 CIFAR = ("cifar10_quick", "cifar10_full", "cifar10_full_sigmoid_bn")
 SHORT = MNIST + CIFAR  # of 10 classes; their nets are called train_test
-NO_TABLE = ("cifar10_quick",)  # beside the net lies none
 # Side of the images that the net sees: small ones for those that take any size.
 SMALL = {**{name: 28 for name in MNIST}, **{name: 32 for name in CIFAR}, "nin": 67, "squeezenet": 67, "resnet50": 64}
 LARGE = {"alexnet": 227, "caffenet": 227, "googlenet": 224, "vgg16": 224, "vgg19": 224}
