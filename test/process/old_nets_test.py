@@ -67,6 +67,16 @@ class OldNetsTest(cluster.JobTest):
             self.assertEqual(old_model, model, "the caffemodel of the form of " + form)
             self.assertEqual(old_state, state, "the solverstate of the form of " + form)
 
+    def test_fields_that_moved_count_in_old_forms_alone(self):
+        """As in Caffe, whose upgrade moves them to transform_param in "layers", and which ignores them in a "layer"."""
+        state = self.trained(TODAY)[1]  # the histories, which hold all gradients; models also hold what the layers say
+        vain = TODAY.replace("batch_size: 16", "batch_size: 16 scale: 9 crop_size: 5 mirror: true")
+        _, vain_state, log = self.trained(vain)
+        self.assertEqual(vain_state, state)
+        for field in ("scale", "crop_size", "mirror"):
+            self.assertEqual(len(re.findall(r'layer "data": data_param { %s } is ignored, as in Caffe' % field, log)), 1)
+        self.assertNotEqual(self.trained(V1.replace("scale: 0.00390625", "scale: 0.0078125"))[1], state)
+
     def test_nodes_with_files_of_different_ages_agree(self):
         names = self.make_table(conv=2, fc=1)
         self.make_job(iterations=12, net=TODAY)

@@ -75,6 +75,23 @@ class SolverFieldsTest(cluster.JobTest):
         status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
         self.assertEqual(status, 2, text)
         self.assertRegex(text, fault)
+    def test_what_is_missing_counts_as_caffe_counts_it(self):
+        self.make_job(iterations=6, test=True, solver='snapshot_diff: true\ndisplay: 1\n')
+        text = self.read("solver.prototxt").decode()
+        steps = 'lr_policy: "multistep" gamma: 0.5 stepvalue: 3 stepvalue: 1\n'
+        for before, after, warning, rates in (
+                ("", "", "snapshot_diff: true has no effect", [0.01] * 6),
+                ("base_lr: 0.01\n", "", "base_lr: missing, so it is 0", [0] * 6),
+                ('lr_policy: "fixed"\n', steps, "stepvalue: not in increasing order",
+                 [0.01, 0.01, 0.01, 0.005, 0.0025, 0.0025]),
+                ("test_iter: 2\n", "test_iter: 0\n", "test_iter: 0, so there is no test", [0.01] * 6)):
+            self.assertIn(before, text)
+            self.write("solver.prototxt", text.replace(before, after, 1))
+            nodes = self.run_job(self.make_table(conv=1, fc=1, micro_batches=1))
+            self.assertIn(warning, nodes["conv0"].text())
+            log = "".join(node.text() for node in nodes.values())
+            self.assertEqual([float(rate) for rate in re.findall(r"Iteration \d+, lr = (\S+)", log)], rates)
+            self.assertEqual("Testing net" in log, after != "test_iter: 0\n")
 
     def without_updates(self, seed, solver="", conv=1, fc=1, flags=()):
         """A job without max_iter. @return its logs, by node."""

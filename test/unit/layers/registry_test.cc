@@ -1,5 +1,5 @@
-#include "proto/caffe_types.h"
 #include "layers/traits/net_warnings.h"
+#include "proto/caffe_types.h"
 #include "test/unit/layers/layer_test_util.h"
 
 #include <gmock/gmock.h>

@@ -22,6 +22,8 @@ PARAMS = [(33_003, 1, 1), (17, 2, 0), (300, 0, 1), (1_000, 0.5, 3)]  # count, lr
 POLICIES = ["lr_policy: 'fixed'", "lr_policy: 'step' gamma: 0.7 stepsize: 6", "lr_policy: 'exp' gamma: 0.95",
             "lr_policy: 'inv' gamma: 0.1 power: 0.75", "lr_policy: 'poly' power: 2",
             "lr_policy: 'multistep' gamma: 0.5 stepvalue: 3 stepvalue: 4 stepvalue: 15",
+            "lr_policy: 'multistep' gamma: 0.5 stepvalue: 9 stepvalue: 3 stepvalue: 3 stepvalue: 15", "lr_policy: 'poly'",
+            "lr_policy: 'step' stepsize: 6", "lr_policy: 'inv' gamma: 0.1",
             "lr_policy: 'sigmoid' gamma: -0.3 stepsize: 10",
             "lr_policy: 'exp' gamma: 0.95 warmup_iter: 7 warmup_start_lr: 0.003", "lr_policy: 'poly' power: 2 min_lr: 0.001"]
 RULES = ["", "momentum: 0.9", "momentum: 0.9 weight_decay: 0.05",
