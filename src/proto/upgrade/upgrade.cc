@@ -169,6 +169,12 @@ void UpgradeBatchNorm(caffe::LayerParameter* layer) {
   if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
 }
 
+/// Intel's names of the library that computes, which is the node's choice.
+void DropEngines(caffe::NetParameter* net) {
+  net->clear_engine();
+  for (caffe::LayerParameter& layer : *net->mutable_layer()) layer.clear_engine();
+}
+
 /// Caffe takes input_shape where there is input_dim as well.
 Status CheckInputs(const caffe::NetParameter& net) {
   const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
@@ -291,6 +297,7 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
   } else {
     for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayer, i});
   }
+  DropEngines(net);
   SplitScaledBatchNorms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
   if (net->input_size() > 0) {
@@ -304,6 +311,7 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
 }
 
 Status UpgradeSolver(caffe::SolverParameter* solver) {
+  solver->clear_engine();
   HP_RETURN_IF_ERROR(UpgradeType(solver));
   return UpgradeWarmUp(solver);
 }

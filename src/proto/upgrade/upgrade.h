@@ -22,16 +22,16 @@ struct NetUpgrade {
 
 /// Brings a net of any of Caffe's older forms into today's: `layers` with enum types (2014, V1) and those with a
 /// `layer` inside (2013, V0), whose padding layers become the pad of the layer that reads them; fields of data layers
-/// that moved to transform_param; `input` fields, which become an Input layer; the three param of a BatchNorm. What it
-/// yields is what the same net written today would be, so that nodes with files of different ages agree. Blobs inside
-/// the layers are moved along.
+/// that moved to transform_param; `input` fields, which become an Input layer; the three param of a BatchNorm; Intel's
+/// `engine` of nets and layers, which goes. What it yields is what the same net written today would be, so that nodes
+/// with files of different ages agree. Blobs inside the layers are moved along.
 /// @return kInvalidArgument, the first fault: both `layer` and `layers`, or an old layer that no layer of today's says,
 /// as 'layer "NAME": what; expected ...'.
 /// Source of the rules: Caffe, src/caffe/util/upgrade_proto.cpp.
 StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net);
 
 /// Brings a solver's fields into today's form: solver_type into type, and NVIDIA's names of a warm-up (rampup_interval,
-/// rampup_lr) into Intel's.
+/// rampup_lr) into Intel's; Intel's `engine` goes.
 /// @return kInvalidArgument: both forms are there, as "FIELD: ..." of the old one.
 Status UpgradeSolver(caffe::SolverParameter* solver);
 

@@ -53,6 +53,28 @@ TEST(Registry, TypesThatDoNotFitSayWhy) {
   for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_EQ(FindCaffeType(type.name)->reason, nullptr);
 }
 
+/// The names of Intel's Caffe are as good as Caffe's own.
+TEST(Registry, EnginesOfIntelsAreRead) {
+  for (const char* engine : {"MKL2017", "MKLDNN"}) {
+    for (
+        const char* text : {
+            R"(type: "BatchNorm" bottom: "a" top: "a" batch_norm_param { engine: %s })",
+            R"(type: "Concat" bottom: "a" bottom: "b" top: "c" concat_param { engine: %s })",
+            R"(type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 8 kernel_size: 3 engine: %s })",
+            R"(type: "Eltwise" bottom: "a" bottom: "b" top: "c" eltwise_param { engine: %s })",
+            R"(type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 8 engine: %s })",
+            R"(type: "LRN" bottom: "a" top: "b" lrn_param { engine: %s })",
+            R"(type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 engine: %s })",
+            R"(type: "ReLU" bottom: "a" top: "a" relu_param { engine: %s })",
+            R"(type: "Softmax" bottom: "a" top: "b" softmax_param { engine: %s })",
+        }) {
+      std::string layer = std::string("name: \"x\" ") + text;
+      layer.replace(layer.find("%s"), 2, engine);
+      EXPECT_EQ(CreateError(layer), "") << layer;
+    }
+  }
+}
+
 TEST(Registry, UnknownTypesListNearMatches) {
   EXPECT_EQ(CreateError(R"(name: "r" type: "Relu" bottom: "a" top: "b")"),
             "layer \"r\": unknown type \"Relu\"; did you mean ReLU?");

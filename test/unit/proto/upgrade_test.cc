@@ -201,6 +201,15 @@ TEST_F(UpgradeTest, ABatchNormOfNvidiasIsTwoLayers) {
   EXPECT_EQ(net.layer(2).name(), "r");
 }
 
+TEST_F(UpgradeTest, IntelsEnginesGo) {
+  const caffe::NetParameter net = Upgraded("engine: 'MKLDNN' layer { name: 'r' type: 'ReLU' engine: 'MKL2017' }");
+  EXPECT_EQ(net.DebugString(), Parse("layer { name: 'r' type: 'ReLU' }").DebugString());
+  const std::string head = "net: '" + Write("net.prototxt", "layer { name: 'r' type: 'ReLU' }") + "'\n";
+  const auto solver = ReadSolver(Write("s.prototxt", head + "engine: 'MKLDNN'"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  EXPECT_FALSE(solver->has_engine());
+}
+
 TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("layer { name: 'a' type: 'ReLU' }\nlayers { name: 'b' type: RELU }"),
             "net.prototxt: the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
