@@ -23,8 +23,7 @@ namespace {
 
 constexpr int64_t kHdf5ChunkBytes = 4 << 20;
 constexpr int64_t kMostRank = 32;  // of the library
-constexpr int kMostGroupDepth = 64;
-constexpr int kMostGroups = 1 << 20;
+constexpr int kMostGroups = 1 << 17;
 constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
 
 /// Lets go of the library for as long as somebody else's code runs: it may be slow, and may use the library itself.
@@ -203,7 +202,7 @@ class Reader {
   Status TakeLayer(hid_t data, const std::string& layer, int depth, int* groups, CaffeModel* model) const {
     const Hdf5Handle group(api_.open_group(data, layer.c_str(), 0), api_.close_group);
     if (!group.ok()) return Error("data/" + Printable(layer) + " is neither a blob, named by its number, nor a layer");
-    if (depth > kMostGroupDepth || ++*groups > kMostGroups) return Error("too many groups, or a circle of them");
+    if (depth > kMostHdf5NameParts || ++*groups > kMostGroups) return Error("too many groups, or a circle of them");
     HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group.id()));
     for (const std::string& name : names) {
       const bool digits = !name.empty() && name.size() < 4 && name.find_first_not_of("0123456789") == std::string::npos;

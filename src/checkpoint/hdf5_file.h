@@ -17,6 +17,9 @@ namespace hp {
 // groups in groups, which Caffe's writer fails to make and its reader passes over. Any thread; the library does one
 // thing at a time. All also return kFailedPrecondition: CheckHdf5.
 
+/// How many parts, with a '/' between them, a layer's name may have in these files.
+constexpr int kMostHdf5NameParts = 64;
+
 /// Whether a path's name says that the file is HDF5: it ends in ".h5".
 bool IsHdf5Path(const std::string& path);
 

@@ -181,7 +181,7 @@ class ThreeFiles : public PendingSnapshot {
   Status WriteHdf5(const SnapshotContents& contents, const std::string& model, const std::string& state) {
     for (const SnapshotParam& param : contents.params) {
       if (param.layer.find('/') == std::string::npos) continue;
-      LOG(INFO) << model << ": Caffe cannot read the layers with a '/' in their names, as \"" << param.layer
+      LOG(INFO) << model << ": Caffe cannot read the layers with a '/' in their names, such as \"" << param.layer
                 << "\", from an HDF5 file; it reads a .caffemodel (snapshot_format: BINARYPROTO)";
       break;
     }

@@ -1,16 +1,19 @@
 #include "checkpoint/snapshot_names.h"
 
 #include "base/format.h"
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/snapshot.h"
 #include "proto/layer_names.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace hp {
 namespace {
 
-// What the library would leave out of a path, or take for its root.
+// Not with what the library would leave out of a path, or take for its root.
 bool IsPath(const std::string& name) {
+  if (std::count(name.begin(), name.end(), '/') >= kMostHdf5NameParts) return false;
   for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
     end = name.find('/', begin);
     const std::string part = name.substr(begin, end == std::string::npos ? end : end - begin);
@@ -46,7 +49,7 @@ Status CheckSnapshotNames(const caffe::SolverParameter& solver, int64_t bytes, c
       fault = Format("it is named \"%s\", and so is a layer before it; an HDF5 snapshot holds one layer of a name",
                      given[i].c_str());
     } else if (!IsPath(name)) {
-      fault = "in an HDF5 snapshot a name is a path, and this is none";
+      fault = Format("in an HDF5 snapshot a name is a path of up to %d parts, and this is none", kMostHdf5NameParts);
     } else if (const std::string other = LayerAround(name, layers); !other.empty()) {
       fault = Format("in an HDF5 snapshot that is where the blobs of layer \"%s\" are", other.c_str());
     }

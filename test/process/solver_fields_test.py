@@ -51,7 +51,7 @@ class SolverFieldsTest(cluster.JobTest):
             self.skipTest("SKIPPED: libhdf5 is missing")
         self.expect_all(nodes.values(), 0, "Optimization Done")
         self.assertRegex(nodes["conv0"].text(), r'out_iter_5\.caffemodel\.h5: Caffe cannot read the layers with a \'/\' in '
-                                                r'their names, as "block/conv1"')
+                                                r'their names, such as "block/conv1"')
         for end in ("caffemodel", "solverstate", "hpnode"):
             if os.path.exists(self.path("out_iter_10." + end)):
                 os.remove(self.path("out_iter_10." + end))

@@ -93,6 +93,26 @@ TEST_F(Hdf5FileTest, NamesWithSlashesAreGroupsInGroups) {
 #endif
 }
 
+std::string NameOf(int parts) {
+  std::string name = "a";
+  for (int i = 1; i < parts; ++i) name += "/a";
+  return name;
+}
+
+// A circle of groups has names without end.
+TEST_F(Hdf5FileTest, NamesHaveAnEnd) {
+  const float one = 1;
+  const std::string name = NameOf(kMostHdf5NameParts);
+  const std::string path = folder_ + "/model.h5";
+  ASSERT_TRUE(WriteHdf5Model(path, {{{name, 0}, BlobRef{Shape({1}), &one}}}).ok());
+  const StatusOr<CaffeModel> model = ReadHdf5Model(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_NE(model->Find(name, 0), nullptr);
+  ASSERT_TRUE(WriteHdf5Model(path, {{{name + "/a", 0}, BlobRef{Shape({1}), &one}}}).ok());
+  EXPECT_EQ(ReadHdf5Model(path).status().message(),
+            path + ": truncated, or not a Caffe file: too many groups, or a circle of them");
+}
+
 caffe::NetParameter NetOf(const std::vector<std::string>& layers) {
   caffe::NetParameter net;
   for (const std::string& layer : layers) net.add_layer()->set_name(layer);
@@ -126,11 +146,13 @@ TEST(SnapshotNames, Hdf5TakesNamesThatArePaths) {
     return CheckSnapshotNames(solver, 4, NetOf({one, other}), {one, other}).message();
   };
   for (const char* const good : {"a", "a/b", "a/b/0x", "a/..", "a b", "1/2"}) EXPECT_EQ(check(good, "ip"), "") << good;
+  EXPECT_EQ(check(NameOf(kMostHdf5NameParts), "ip"), "");
   for (const char* const bad : {"", "/a", "a/", "a//b", "./a", "a/./b", "."}) {
     EXPECT_EQ(check(bad, "ip"), "layer \"" + std::string(bad) +
-                                    "\": in an HDF5 snapshot a name is a path, and this is none; expected another "
-                                    "name, or snapshot_format: BINARYPROTO");
+                                    "\": in an HDF5 snapshot a name is a path of up to 64 parts, and this is none; "
+                                    "expected another name, or snapshot_format: BINARYPROTO");
   }
+  EXPECT_NE(check(NameOf(kMostHdf5NameParts + 1), "ip"), "");
   EXPECT_TRUE(check("ip/0/x", "ip")
                   .starts_with("layer \"ip/0/x\": in an HDF5 snapshot that is where the blobs of layer \"ip\" are"));
   EXPECT_EQ(check("ip/0/x", "fc"), "");
