@@ -274,7 +274,11 @@ Incarnation::~Incarnation() {
   if (lock_ >= 0) close(lock_);
 }
 
+// Ours is looked at first: a later start has its file before it removes ours, so what is missing now has a reason then.
 Status Incarnation::Check() const {
+  const std::string path = StartPath(prefix_, number_);
+  std::error_code error;
+  const bool gone = !fs::exists(path, error) && !error, ours = ContentsOf(path) == content_;
   const Found found = LookAround(prefix_);
   if (!found.starts.empty() && found.starts.rbegin()->first > number_) {
     const std::string who = WhoOf(ContentsOf(found.starts.rbegin()->second));
@@ -283,12 +287,8 @@ Status Incarnation::Check() const {
         static_cast<long long>(number_), static_cast<long long>(found.starts.rbegin()->first), who.c_str(),
         prefix_.c_str());
   }
-  const std::string path = StartPath(prefix_, number_);
-  std::error_code error;
-  if (!fs::exists(path, error) && !error) {
-    return FailedPrecondition("%s is gone: somebody else writes the snapshots of this job", path.c_str());
-  }
-  if (ContentsOf(path) == content_) return OkStatus();
+  if (gone) return FailedPrecondition("%s is gone: somebody else writes the snapshots of this job", path.c_str());
+  if (ours) return OkStatus();
   return InvalidArgument("%s cannot be read, or another process has written it", path.c_str());
 }
 
