@@ -259,9 +259,8 @@ void RegisterFlags() {
         "Without --out the table is not written."},
        {"sample",
         "Where a table is made, checked or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
-        "sample "
-        "behind its transformation, such as 3,227,227, and behind a slash the shape of its labels, if they are "
-        "several, such as 3,227,227/227,227."},
+        "sample behind its transformation, such as 3,227,227, behind a slash the shape of its labels, if they are "
+        "several, such as 3,227,227/227,227, and behind a plus each further top of a row, such as 3,227,227+10+1."},
        {"profile",
         "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. "
         "Without: time the layers on this host, for some seconds, and write that file; --hosts=NAME is what "

@@ -23,9 +23,9 @@ DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by 
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_string(
     sample, "",
-    "CHANNELS,HEIGHT,WIDTH of a sample behind its transformation, such as 3,227,227, and behind a slash the "
-    "shape of its labels, if they are several, such as 3,227,227/227,227; empty: as the database or the Input "
-    "layer says.");
+    "CHANNELS,HEIGHT,WIDTH of a sample behind its transformation, such as 3,227,227, behind a slash the shape of its "
+    "labels, if they are several, such as 3,227,227/227,227, and behind a plus each further top of a row, such as "
+    "3,227,227+10+1; empty: as the databases or the Input layers say.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 

@@ -39,6 +39,10 @@ std::string Shapes(const hp::Hello& hello) {
     text += Format("%s%lld %s records of %dx%dx%d", text.empty() ? "" : ", ", static_cast<long long>(shape.records()),
                    shape.phase() > 0 ? "test" : "training", shape.channels(), shape.height(), shape.width());
     for (int i = 0; i < shape.label_size(); ++i) text += Format(i == 0 ? " with labels of %d" : "x%d", shape.label(i));
+    for (const DataShape::Other& other : shape.other()) {
+      text += other.dim_size() == 0 ? " and a number" : "";
+      for (int i = 0; i < other.dim_size(); ++i) text += Format(i == 0 ? " and %d" : "x%d", other.dim(i));
+    }
   }
   return text.empty() ? "hash " + Hash(hello.dataset_hash()) : text + ", hash " + Hash(hello.dataset_hash());
 }

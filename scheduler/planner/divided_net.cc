@@ -88,7 +88,8 @@ void DividedNet::CountTraffic() {
 }
 
 double DividedNet::MemoryOf(const NodePlan& plan, double rows, int pool, int histories) const {
-  double parameters = 0, values = 0, largest = 0, matrices = 0, images = 0;
+  double parameters = 0, values = 0, largest = 0, matrices = 0;
+  const double images = plan.reads_images() ? static_cast<double>(plan.sample().Floats(1)) * kFloatBytes : 0;
   for (const ParamPlan& param : plan.params()) {
     const int copies = 1 + (param.spec.lr_mult != 0 ? 1 : 0) + (param.spec.has_histories() ? histories : 0);
     parameters += static_cast<double>(param.block.count()) * kFloatBytes * copies;
@@ -99,7 +100,6 @@ double DividedNet::MemoryOf(const NodePlan& plan, double rows, int pool, int his
     const double whole = std::max<double>(1, static_cast<double>(top.dim(1)));
     const double part = top.rank() > 1 ? static_cast<double>(layer.channels.size()) / whole : 1;
     const double bytes = static_cast<double>(top.count(1)) * kFloatBytes * std::min(1.0, part);
-    if (entry.source) images += bytes;
     const bool overwrites = entry.in_place && !(layer.backward && entry.traits.gradient_reads_input());
     if (entry.source || overwrites || entry.traits.is_view()) continue;
     values += bytes;

@@ -2,30 +2,60 @@
 
 #include "base/shape.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace hp {
 
-/// What a source of data yields of one sample: the shapes of its tops without axis 0, the rows. A Shape is one, with a
-/// label for each row.
+/// What the sources of a phase yield of one sample: the shapes of their tops without axis 0, the rows (SourceTop says
+/// which top is which). A Shape is one, with a label for each row.
+///
+/// It also says where these lie in one piece of memory, for any number of rows: [rows, data], right behind it [rows,
+/// label] where a row has several labels, then each of the others, which begin at multiples of 64 bytes.
 struct SampleShape {
   SampleShape() = default;
-  SampleShape(Shape data, Shape label = {}) : data(std::move(data)), label(std::move(label)) {}
+  SampleShape(Shape data, Shape label = {}, std::vector<Shape> others = {})
+      : data(std::move(data)), label(std::move(label)), others(std::move(others)) {}
   SampleShape(std::initializer_list<int64_t> dims) : data(dims) {}
 
-  Shape data;   ///< [C, H, W] of top 0, after its transformation
-  Shape label;  ///< of the other tops, where a row has several labels, such as [1, H, W]; of rank 0: it has one
+  Shape data;                 ///< of the first that is not the labels, [C, H, W], after its transformation
+  Shape label;                ///< of the labels, where a row has several, such as [1, H, W]; of rank 0: it has one
+  std::vector<Shape> others;  ///< of the rest, in their order; of rank 0: a number for each row
 
   /// Labels of a row.
   int64_t labels() const { return label.count(); }
-  /// "3 10 10", or with several labels "3 10 10, labels 1 10 10".
+  /// Where [rows, others[i]] begins, counted in floats.
+  int64_t OtherAt(size_t i, int64_t rows) const { return EndOf(i, rows) + Padding(EndOf(i, rows)); }
+  /// Whether each of its shapes is (Shape::InBounds).
+  bool InBounds() const {
+    return data.InBounds() && label.InBounds() &&
+           std::all_of(others.begin(), others.end(), [](const Shape& other) { return other.InBounds(); });
+  }
+  /// How many floats all of it takes.
+  int64_t Floats(int64_t rows) const { return EndOf(others.size(), rows); }
+
+  /// "3 10 10", with several labels "3 10 10, labels 1 10 10", with others "3 10 10, 5, a number".
   std::string ToString() const {
-    return label.rank() == 0 ? data.ToString() : data.ToString() + ", labels " + label.ToString();
+    std::string text = data.ToString();
+    if (label.rank() > 0) text += ", labels " + label.ToString();
+    for (const Shape& other : others) text += other.rank() == 0 ? ", a number" : ", " + other.ToString();
+    return text;
   }
   bool operator==(const SampleShape&) const = default;
+
+ private:
+  static int64_t Padding(int64_t floats) { return (16 - floats % 16) % 16; }
+  /// Where the first `count` others end.
+  int64_t EndOf(size_t count, int64_t rows) const {
+    int64_t end = rows * (data.count() + (label.rank() > 0 ? label.count() : 0));
+    for (size_t i = 0; i < count; ++i) end += Padding(end) + rows * others[i].count();
+    return end;
+  }
 };
 
 }  // namespace hp

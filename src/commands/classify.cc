@@ -17,20 +17,26 @@ namespace {
 /// [C, H, W] of the images that a deploy net takes.
 StatusOr<Shape> ImageShape(const NetGraph& graph) {
   const std::string& name = graph.net().name();
+  const GraphLayer* input = nullptr;
+  size_t inputs = 0;
   for (const GraphLayer& layer : graph.layers()) {
     if (layer.traits.source() != SourceKind::kInput) continue;
-    HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, layer.traits.OutputShapes({}));
-    const Shape& shape = shapes[0];
-    if (shape.rank() == 4 && (shape.dim(1) == 1 || shape.dim(1) == 3)) {
-      return Shape{shape.dim(1), shape.dim(2), shape.dim(3)};
-    }
-    return InvalidArgument("layer \"%s\": input [%s]; expected images, [N, 3, H, W] or [N, 1, H, W]",
-                           layer.traits.name().c_str(), shape.ToString().c_str());
+    inputs += layer.tops.size();
+    input = &layer;
   }
-  return InvalidArgument(
-      "net \"%s\" has no Input layer; expected a deploy net, whose Input layer, or `input` fields, state the size of "
-      "its images",
-      name.c_str());
+  if (input == nullptr) {
+    return InvalidArgument(
+        "net \"%s\" has no Input layer; expected a deploy net, whose Input layer, or `input` fields, state the size of "
+        "its images",
+        name.c_str());
+  }
+  if (inputs > 1) return InvalidArgument("net \"%s\" has %zu inputs; expected one, of images", name.c_str(), inputs);
+  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, input->traits.OutputShapes({}));
+  const Shape& shape = shapes[0];
+  if (shape.rank() == 4 && (shape.dim(1) == 1 || shape.dim(1) == 3))
+    return Shape{shape.dim(1), shape.dim(2), shape.dim(3)};
+  return InvalidArgument("layer \"%s\": input [%s]; expected images, [N, 3, H, W] or [N, 1, H, W]",
+                         input->traits.name().c_str(), shape.ToString().c_str());
 }
 
 StatusOr<std::string> ScoresBlob(const NetGraph& graph, const std::string& wanted) {

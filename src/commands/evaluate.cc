@@ -66,7 +66,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   HP_RETURN_IF_ERROR(TakeComputeThreads(threads, Format("the test needs %d threads", threads)));
   auto net_copy = std::make_shared<const caffe::NetParameter>(net_param);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net_copy, caffe::TEST));
-  if (graph->data_layer() < 0)
+  if (!graph->reads_records())
     return InvalidArgument("net \"%s\" has no Data layer to test with", net_param.name().c_str());
   const Schedule schedule(ShapeOf(*graph, options.iterations));
   LabelStore labels(schedule);
@@ -84,9 +84,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   callbacks.on_ready = [&] { arrivals.Signal(); };
   callbacks.on_error = [&](const Status& status) { arrivals.Fail(status); };
   // Below all that its threads call.
-  HP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Input> input,
-      Input::Open(*graph->layers()[graph->data_layer()].param, false, {options.cache_dir, options.max_bad_records}));
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net_param, caffe::TEST, LayerTypes::BuiltIn(),
+                                                                      {options.cache_dir, options.max_bad_records}));
   labels_of_row = input->sample_shape().labels();
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
   if (options.check_labels) rules = LabelRulesOf(*graph, shapes);

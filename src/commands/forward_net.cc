@@ -42,22 +42,11 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
   return params;
 }
 
-/// A caller brings the images of one source.
-Status CheckSources(const NetGraph& graph) {
-  const GraphLayer* first = nullptr;
-  for (const GraphLayer& layer : graph.layers()) {
-    if (!layer.source) continue;
-    if (first != nullptr) {
-      return InvalidArgument("layer \"%s\": a second source of data (the first is \"%s\"); expected one",
-                             layer.traits.name().c_str(), first->traits.name().c_str());
-    }
-    first = &layer;
-    if (layer.traits.source() == SourceKind::kInput && layer.tops.size() > 1) {
-      return InvalidArgument("layer \"%s\" has %zu inputs; expected one, of images", layer.traits.name().c_str(),
-                             layer.tops.size());
-    }
-  }
-  return first != nullptr ? OkStatus() : InvalidArgument("net \"%s\" has no input", graph.net().name().c_str());
+/// A caller brings samples.
+Status CheckHasSource(const NetGraph& graph) {
+  const auto& layers = graph.layers();
+  const bool some = std::any_of(layers.begin(), layers.end(), [](const GraphLayer& layer) { return layer.source; });
+  return some ? OkStatus() : InvalidArgument("net \"%s\" has no input", graph.net().name().c_str());
 }
 
 }  // namespace
@@ -67,7 +56,7 @@ class ForwardNet::Impl {
   explicit Impl(Device* device) : device_(device) {}
 
   Status Build(const NetGraph& graph, const ForwardNetOptions& options, Backend* backend) {
-    HP_RETURN_IF_ERROR(CheckSources(graph));
+    HP_RETURN_IF_ERROR(CheckHasSource(graph));
     for (const GraphLayer& layer : graph.layers()) layers_.insert(layer.traits.name());
     for (const std::string& line : NetWarnings(graph.net(), LayerTypes::BuiltIn())) LOG(WARNING) << line;
     const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0), {}};

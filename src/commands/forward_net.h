@@ -28,7 +28,7 @@ struct ForwardNetOptions {
 /// Use: Create, then for each batch Run and, for what its options name, ReadBlob.
 class ForwardNet {
  public:
-  /// @param graph of the TEST phase; its one source yields images (and labels). Must outlive the net, as device and
+  /// @param graph of the TEST phase; which has a source. Must outlive the net, as device and
   /// backend.
   /// @param model has all weights of the net.
   /// @return kInvalidArgument: shapes do not fit, two sources, an unknown blob, or more memory than there is;
@@ -46,8 +46,8 @@ class ForwardNet {
   std::vector<Output> outputs() const;
 
   /// Runs the forward pass of one batch, and blocks until it is done. @param first_sample of the batch, counted from
-  /// the first one. @param images [rows, sample] float32 in the host's memory. @param labels [rows]; may be empty where
-  /// no layer reads them.
+  /// the first one. @param images samples as SampleShape places them for rows(), float32 in the host's memory.
+  /// @param labels [rows]; may be empty where no layer reads them.
   /// @return the values of all outputs; kInternal: the device failed.
   StatusOr<std::vector<float>> Run(uint64_t first_sample, float* images, std::span<const float> labels);
 

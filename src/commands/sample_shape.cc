@@ -1,8 +1,8 @@
 #include "commands/sample_shape.h"
 
 #include "input/inputs.h"
+#include "layers/traits/source_tops.h"
 #include "net/plan/graph.h"
-#include "proto/net_filter.h"
 
 #include <charconv>
 #include <memory>
@@ -11,17 +11,6 @@
 
 namespace hp {
 namespace {
-
-/// Nothing: the phase has no Data layer.
-StatusOr<std::optional<SampleShape>> SampleOfData(const caffe::NetParameter& net, Phase phase,
-                                                  const std::string& cache_dir) {
-  for (int i : LayersOf(net, phase)) {
-    if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), phase.train(), {cache_dir}));
-    return std::optional<SampleShape>(input->sample_shape());
-  }
-  return std::optional<SampleShape>();
-}
 
 /// The shape that "3,227,227" means; nothing: the text means none.
 std::optional<Shape> ParseDims(const std::string& text) {
@@ -38,29 +27,55 @@ std::optional<Shape> ParseDims(const std::string& text) {
   return valid && shape.InBounds() ? std::optional(shape) : std::nullopt;
 }
 
-/// What "3,227,227" means, or with labels "3,227,227/227,227".
+/// A row's numbers behind its data: one is no dim.
+std::optional<Shape> ParseRow(const std::string& text) {
+  const std::optional<Shape> row = ParseDims(text);
+  if (!row || row->rank() > 3) return std::nullopt;
+  return row->count() > 1 ? row : Shape();
+}
+
+/// What "3,227,227" means, with labels "3,227,227/227,227", with others "3,227,227+10" or "3,227,227/227,227+10+1".
 StatusOr<SampleShape> ParseSampleShape(const std::string& text) {
-  const size_t slash = text.find('/');
-  const std::optional<Shape> data = ParseDims(text.substr(0, slash));
-  const std::optional<Shape> label = slash == std::string::npos ? Shape() : ParseDims(text.substr(slash + 1));
-  if (data && data->rank() == 3 && label && label->rank() <= 3)
-    return SampleShape(*data, label->count() > 1 ? *label : Shape());
+  std::istringstream parts(text);
+  std::string first;
+  std::getline(parts, first, '+');
+  const size_t slash = first.find('/');
+  const std::optional<Shape> data = ParseDims(first.substr(0, slash));
+  const std::optional<Shape> label = slash == std::string::npos ? Shape() : ParseRow(first.substr(slash + 1));
+  std::vector<Shape> others;
+  bool valid = data && data->rank() == 3 && label && !text.ends_with('+');
+  for (std::string other; std::getline(parts, other, '+');) {
+    const std::optional<Shape> row = ParseRow(other);
+    valid &= row.has_value();
+    others.push_back(row.value_or(Shape()));
+  }
+  if (valid) return SampleShape(*data, *label, std::move(others));
   return InvalidArgument(
-      "--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227, and behind a slash the shape of its "
-      "labels, if they are several, such as 3,227,227/227,227",
+      "--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227, behind a slash the shape of its labels, "
+      "if "
+      "they are several, such as 3,227,227/227,227, and behind a plus each further top of a row, such as "
+      "3,227,227+10+1",
       text.c_str());
 }
 
-/// What an Input layer states: data, and perhaps one label for each row behind it.
-StatusOr<Shape> SampleOfInput(const caffe::LayerParameter& layer) {
-  HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(layer, LayerTypes::BuiltIn()));
-  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, traits.OutputShapes({}));
-  if (shapes.size() > 2 || (shapes.size() == 2 && shapes[1].rank() != 1)) {
-    return InvalidArgument("layer \"%s\" has %zu inputs; expected one of data, and at most a label for each row",
-                           layer.name().c_str(), shapes.size());
+/// What Input layers state.
+StatusOr<SampleShape> SampleOfInputs(const caffe::NetParameter& net, const std::vector<SourceTop>& tops) {
+  SampleShape sample;
+  for (const SourceTop& top : tops) {
+    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(net.layer(top.layer), LayerTypes::BuiltIn()));
+    HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, traits.OutputShapes({}));
+    const std::vector<int64_t>& dims = shapes[top.top].dims();
+    if (dims[0] != traits.batch_size()) {
+      return InvalidArgument("layer \"%s\": input \"%s\" of shape [%s] has another number of rows than the first, %lld",
+                             traits.name().c_str(), net.layer(top.layer).top(top.top).c_str(),
+                             shapes[top.top].ToString().c_str(), static_cast<long long>(traits.batch_size()));
+    }
+    const Shape row(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+    if (top.role == SourceTop::kData) sample.data = row;
+    if (top.role == SourceTop::kLabels) sample.label = row.count() > 1 ? row : Shape();
+    if (top.role == SourceTop::kOther) sample.others.push_back(row);
   }
-  const std::vector<int64_t>& dims = shapes[0].dims();
-  return Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+  return sample;
 }
 
 Status WithWayOut(const Status& status) {
@@ -104,22 +119,24 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
 
 StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
                                        const std::string& cache_dir) {
-  for (int i : LayersOf(net, phase)) {
-    if (net.layer(i).type() != "Input") continue;
-    if (!said.empty()) {
-      return InvalidArgument("--sample=%s: layer \"%s\" of type Input says the shape of a sample", said.c_str(),
-                             net.layer(i).name().c_str());
-    }
-    HP_ASSIGN_OR_RETURN(Shape shape, SampleOfInput(net.layer(i)));
-    return SampleShape(std::move(shape));
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
+  if (tops.empty()) {
+    // A source of another type is what is wrong with the net.
+    HP_RETURN_IF_ERROR(NetGraph::Create(std::make_shared<const caffe::NetParameter>(net), phase).status());
+    return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(),
+                           phase.name().c_str());
+  }
+  HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
+  const caffe::LayerParameter& first = net.layer(tops[0].layer);
+  if (!types.IsDataset(first)) {
+    if (said.empty()) return SampleOfInputs(net, tops);
+    return InvalidArgument("--sample=%s: layer \"%s\" of type Input says the shape of a sample", said.c_str(),
+                           first.name().c_str());
   }
   if (!said.empty()) return ParseSampleShape(said);
-  const StatusOr<std::optional<SampleShape>> sample = SampleOfData(net, phase, cache_dir);
-  if (!sample.ok()) return WithWayOut(sample.status());
-  if (*sample) return **sample;
-  // A source of another type is what is wrong with the net.
-  HP_RETURN_IF_ERROR(NetGraph::Create(std::make_shared<const caffe::NetParameter>(net), phase).status());
-  return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(), phase.name().c_str());
+  const StatusOr<std::unique_ptr<Input>> input = Input::Open(net, phase, types, {cache_dir});
+  return input.ok() ? StatusOr<SampleShape>((*input)->sample_shape()) : WithWayOut(input.status());
 }
 
 }  // namespace hp

@@ -22,14 +22,14 @@ using SampleShapes = std::vector<SampleShape>;
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
                                         const InputOptions& inputs);
 
-/// The same, or where `said`, such as "3,227,227", or with labels of pixels "3,227,227/227,227", is not empty, that
-/// shape in all phases, or of "3,8,8:3,9,9" each in its own: for hosts without the data. @return also kInvalidArgument:
-/// another text. Names --sample.
+/// The same, or where `said`, such as "3,227,227", with labels of pixels "3,227,227/227,227", or with further tops
+/// "3,227,227+10", is not empty, that shape in all phases, or of "3,8,8:3,9,9" each in its own: for hosts without the
+/// data. @return also kInvalidArgument: another text. Names --sample.
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const InputOptions& inputs);
 
-/// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layer states, or its
-/// database. @param cache_dir DatasetOptions::cache_dir. Errors as SampleShapesOf's.
+/// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layers state, or its
+/// databases. @param cache_dir DatasetOptions::cache_dir. Errors as SampleShapesOf's.
 StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
                                        const std::string& cache_dir);
 

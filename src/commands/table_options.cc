@@ -61,8 +61,9 @@ const TableFlag kFlags[] = {
     {"job", &TableOptions::job, "Name of the job; tells two jobs with the same table apart."},
     {"sample", &TableOptions::sample,
      "Where a table is chosen, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
-     "transformation, such as 3,227,227, and behind a slash the shape of its labels, if they are several, such as "
-     "3,227,227/227,227; where tests have other ones, those of training and of each test, separated by colons."},
+     "transformation, such as 3,227,227, behind a slash the shape of its labels, if they are several, such as "
+     "3,227,227/227,227, and behind a plus each further top of a row, such as 3,227,227+10+1; where tests have other "
+     "ones, those of training and of each test, separated by colons."},
     {"profile", &TableOptions::profile,
      "Where a table is chosen: a file with times of the net's layers (hproute --profile), which replace counted "
      "operations."},

@@ -82,10 +82,9 @@ Status Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
   return DataLoss("%s is not a valid Datum (%zu bytes)", Describe(record).c_str(), bytes.size());
 }
 
-float Dataset::LabelOf(int64_t, const caffe::Datum& datum) const { return static_cast<float>(datum.label()); }
-
-Status Dataset::ReadLabels(int64_t record, float*) {
-  return InvalidArgument("%s has no labels but that of its Datum", Describe(record).c_str());
+Status Dataset::ReadTop(int64_t, int top, const caffe::Datum& datum, float* values) {
+  *values = top == 1 ? static_cast<float>(datum.label()) : 0;
+  return OkStatus();
 }
 
 Status DatumDataset::Read(int64_t record, std::string* bytes) {
@@ -109,13 +108,18 @@ Status Dataset::ComputeFingerprint(bool bad_records) {
   if (IndexHash() != 0) add_number(IndexHash());
   const int64_t samples = std::min(size(), kSampledRecords);
   std::string value;
-  const Shape label = label_shape();
-  std::vector<float> labels(label.rank() > 0 ? label.count() : 0);
-  for (const int64_t dim : label.dims()) add_number(dim);
+  std::vector<std::vector<float>> beside(std::max(1, tops()));  // by top, of those with several numbers
+  for (int top = 1; top < tops(); ++top) {
+    const Shape shape = top_shape(top);
+    beside[top].resize(shape.rank() > 0 ? shape.count() : 0);
+    for (const int64_t dim : shape.dims()) add_number(dim);
+  }
   for (int64_t i = 0; i < samples; ++i) {
     const int64_t record = samples == 1 ? 0 : i * (size() - 1) / (samples - 1);
     Status read = Read(record, &value);
-    if (read.ok() && !labels.empty()) read = ReadLabels(record, labels.data());
+    for (int top = 1; top < tops() && read.ok(); ++top) {
+      if (!beside[top].empty()) read = ReadTop(record, top, {}, beside[top].data());
+    }
     if (!read.ok()) {
       if (!bad_records || !MayBeSkipped(read)) return read;
       value.clear();
@@ -125,7 +129,9 @@ Status Dataset::ComputeFingerprint(bool bad_records) {
     XXH3_64bits_update(state, sampled.data(), sampled.size());
     add_number(value.size());
     XXH3_64bits_update(state, value.data(), value.size());
-    if (read.ok() && !labels.empty()) XXH3_64bits_update(state, labels.data(), labels.size() * sizeof(float));
+    for (const std::vector<float>& values : beside) {
+      if (read.ok()) XXH3_64bits_update(state, values.data(), values.size() * sizeof(float));
+    }
   }
   fingerprint_ = std::max<uint64_t>(XXH3_64bits_digest(state), 1);
   return OkStatus();

@@ -35,11 +35,12 @@ struct DatasetOptions {
   const Clock* clock = Clock::Real();
 };
 
-/// Records that are Datum messages: those of a database, or of other files (DatumDataset). They are opened for reading
-/// only: nothing is created, locked or changed, so several processes can read the same one without write permission,
-/// also while another has it open. It shows the state at Open; a database that is replaced or truncated (LMDB: or
-/// written to) later is an error of Read. Records are numbered from 0 in the order of their keys, as Caffe reads them.
-/// Any thread may call anything, several at once.
+/// Records that are Datum messages: those of a database, or of other files (DatumDataset). A record has several tops,
+/// as the layer that reads them: the first is what its Datum holds, the others have numbers beside it. They are opened
+/// for reading only: nothing is created, locked or changed, so several processes can read the same one without write
+/// permission, also while another has it open. It shows the state at Open; a database that is replaced or truncated
+/// (LMDB: or written to) later is an error of Read. Records are numbered from 0 in the order of their keys, as Caffe
+/// reads them. Any thread may call anything, several at once.
 ///
 /// To add a backend, derive from it: size, key, Read and CheckUnchanged with the contracts here, an Open that scans or
 /// loads the keys, and a case in dataset.cc.
@@ -63,12 +64,14 @@ class Dataset {
   virtual Status Read(int64_t record, std::string* bytes) = 0;
   /// The same as a message. @return also kDataLoss: the bytes are no Datum. The message names the record.
   virtual Status ReadDatum(int64_t record, caffe::Datum* datum);
-  /// Of a record's labels where it has several, such as [1, H, W]; of rank 0: it has one (LabelOf), or none.
-  virtual Shape label_shape() const { return {}; }
-  /// The one label of a record; a number that is no class need not be whole. @param datum of the record.
-  virtual float LabelOf(int64_t record, const caffe::Datum& datum) const;
-  /// Reads label_shape().count() labels of a record; only where they are several. Errors as ReadDatum's.
-  virtual Status ReadLabels(int64_t record, float* labels);
+  /// How many tops a record has; that of a database has two, its image and its label.
+  virtual int tops() const { return 2; }
+  /// Of a record's top `top` >= 1 where that is several numbers, such as labels [1, H, W]; of rank 0: it is one, or
+  /// there is none.
+  virtual Shape top_shape(int /*top*/) const { return {}; }
+  /// Reads such a top: top_shape(top).count() numbers, which need not be whole; 0 where there is none. Errors as
+  /// ReadDatum's. @param datum of the record.
+  virtual Status ReadTop(int64_t record, int top, const caffe::Datum& datum, float* values);
 
   /// Checks that the database is still the one that was opened, by inode, size and time of its files; Read does it now
   /// and then, and after errors. @return kFailedPrecondition: it is not.

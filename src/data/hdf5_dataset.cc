@@ -19,12 +19,10 @@ namespace hp {
 namespace {
 
 constexpr size_t kMostOpenFiles = 16;
-constexpr int64_t kLabelsAtATime = 1 << 16;
+constexpr int64_t kNumbersAtATime = 1 << 16;
 constexpr std::string_view kBlanksOfHdf5List = " \t\r";
 
-std::string LabelsText(const Shape& label) {
-  return label.rank() == 0 ? "one label" : "labels of [" + label.ToString() + "]";
-}
+std::string RowText(const Shape& row) { return row.rank() == 0 ? "one number" : "[" + row.ToString() + "]"; }
 
 }  // namespace
 
@@ -67,36 +65,36 @@ class Hdf5Dataset::Rows {
 
 class Hdf5Dataset::OpenFile {
  public:
-  OpenFile(const Hdf5Api& api, size_t number, const std::string& path, const Hdf5Names& names)
-      : api(api),
-        number(number),
-        file(api.open_file(path.c_str(), 0x0000u, 0), api.close_file),  // H5F_ACC_RDONLY
-        data(api, file.id(), names.data),
-        labels(api, file.id(), names.label) {}
+  OpenFile(const Hdf5Api& api, size_t number, const std::string& path, const std::vector<Top>& tops)
+      : api(api), number(number), file(api.open_file(path.c_str(), 0x0000u, 0), api.close_file) {  // H5F_ACC_RDONLY
+    for (const Top& top : tops) sets.push_back(std::make_unique<Rows>(api, file.id(), top.name));
+  }
 
   const Hdf5Api& api;
   const size_t number;  // in the list
   const Hdf5Handle file;
-  const Rows data, labels;
+  std::vector<std::unique_ptr<Rows>> sets;  // by top
 };
 
-StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string& list, const Hdf5Names& names,
+StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string& list, const std::vector<std::string>& tops,
                                                      const DatasetOptions& options) {
-  return Opened(OpenAll(list, names), options);
+  return Opened(OpenAll(list, tops), options);
 }
 
-Hdf5Dataset::Hdf5Dataset(const std::string& list, const Hdf5Names& names) : DatumDataset(list), names_(names) {}
+Hdf5Dataset::Hdf5Dataset(const std::string& list, const std::vector<std::string>& tops) : DatumDataset(list) {
+  for (const std::string& name : tops) tops_.push_back({name, {}, {}});
+}
 
 Hdf5Dataset::~Hdf5Dataset() {
   const MutexLock lock(Hdf5Mutex());
   open_.clear();
 }
 
-StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list, const Hdf5Names& names) {
+StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list, const std::vector<std::string>& tops) {
   HP_RETURN_IF_ERROR(CheckHdf5());
   const StatusOr<std::string> read = ReadInputFile(list);
   if (!read.ok()) return read.status().Prepend("list of HDF5 files");
-  auto dataset = std::unique_ptr<Hdf5Dataset>(new Hdf5Dataset(list, names));
+  auto dataset = std::unique_ptr<Hdf5Dataset>(new Hdf5Dataset(list, tops));
   std::string_view rest = *read;
   for (int line = 1; !rest.empty(); ++line) {
     std::string_view path = rest.substr(0, rest.find('\n'));
@@ -118,78 +116,65 @@ Status Hdf5Dataset::AddFile(File file) {
   close(*fd);
   const MutexLock lock(Hdf5Mutex());
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
-  const OpenFile open(*api, files_.size(), file.path, names_);
+  const OpenFile open(*api, files_.size(), file.path, tops_);
   if (!open.file.ok()) return DataLoss("%s: no HDF5 file, or a truncated one", Where(file).c_str());
   int64_t rows = 0;
-  HP_RETURN_IF_ERROR(ReadShape(open, file, &rows));
-  if (!names_.label.empty()) HP_RETURN_IF_ERROR(TakeLabels(open, file, rows));
+  for (int top = 0; top < tops(); ++top) HP_RETURN_IF_ERROR(TakeTop(open, file, top, &rows));
   files_.push_back(std::move(file));
   size_ += rows;
   return OkStatus();
 }
 
-Status Hdf5Dataset::ReadShape(const OpenFile& open, const File& file, int64_t* rows) {
-  const std::string set = Where(file) + ": dataset \"" + names_.data + "\"";
-  if (!open.data.ok()) return InvalidArgument("%s is not there; it is named as the layer's first top", set.c_str());
-  const std::vector<hsize_t>& dims = open.data.dims();
-  const int rank = static_cast<int>(dims.size());
-  const bool fits = rank >= 2 && rank <= 4 && std::all_of(dims.begin(), dims.end(), [](hsize_t dim) {
-                      return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
-                    });
+std::string Hdf5Dataset::NameOf(const File& file, int top) const {
+  return Where(file) + ": dataset \"" + tops_[top].name + "\"";
+}
+
+// The first top says how many rows a file has.
+StatusOr<Shape> Hdf5Dataset::RowShape(const Rows& set, const File& file, int top, int64_t* rows) const {
+  const std::string name = NameOf(file, top);
+  if (!set.ok()) return InvalidArgument("%s is not there; it is named as the layer's top %d", name.c_str(), top);
+  const std::vector<hsize_t>& dims = set.dims();
+  const bool fits = !dims.empty() && dims.size() <= 4 && std::all_of(dims.begin(), dims.end(), [](hsize_t dim) {
+    return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
+  });
   if (!fits) {
-    return InvalidArgument(
-        "%s has the shape [%s]; expected [rows, channels, height, width], or the first two or three of them",
-        set.c_str(), open.data.ShapeText().c_str());
+    return InvalidArgument("%s has the shape [%s]; expected [rows] and up to three dims behind", name.c_str(),
+                           set.ShapeText().c_str());
+  }
+  const auto own_rows = static_cast<int64_t>(dims[0]);
+  if (top == 0) *rows = own_rows;
+  if (own_rows != *rows) {
+    return InvalidArgument("%s has the shape [%s]; expected [%lld] or [%lld, ...], as many rows as \"%s\"",
+                           name.c_str(), set.ShapeText().c_str(), static_cast<long long>(*rows),
+                           static_cast<long long>(*rows), tops_[0].name.c_str());
   }
   const Shape whole(std::vector<int64_t>(dims.begin(), dims.end()));
-  const Shape row({whole.dim(1), whole.dim(2), whole.dim(3)});
+  const Shape row(std::vector<int64_t>(whole.dims().begin() + 1, whole.dims().end()));
   if (!row.InBounds() || row.count() > kMostDatumFloats)
-    return InvalidArgument("%s: rows of [%s] are too large", set.c_str(), row.ToString().c_str());
-  if (files_.empty()) row_ = row;
-  if (row != row_) {
-    return InvalidArgument("%s has rows of [%s]; expected [%s], as in %s", set.c_str(), row.ToString().c_str(),
-                           row_.ToString().c_str(), files_[0].path.c_str());
-  }
-  *rows = whole[0];
-  return OkStatus();
+    return InvalidArgument("%s: rows of [%s] are too large", name.c_str(), row.ToString().c_str());
+  if (top == 0) return Shape({whole.dim(1), whole.dim(2), whole.dim(3)});
+  return row.count() > 1 ? row : Shape();
 }
 
-StatusOr<Shape> Hdf5Dataset::LabelShape(const OpenFile& open, const std::string& set, int64_t rows) const {
-  const std::vector<hsize_t>& dims = open.labels.dims();
-  const bool fits = !dims.empty() && dims.size() <= 4 && dims[0] == static_cast<hsize_t>(rows) &&
-                    std::all_of(dims.begin(), dims.end(),
-                                [](hsize_t dim) { return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim); });
-  if (!fits) {
-    return InvalidArgument(
-        "%s has the shape [%s]; expected [%lld], or [%lld, ...] with several labels for a row of \"%s\"", set.c_str(),
-        open.labels.ShapeText().c_str(), static_cast<long long>(rows), static_cast<long long>(rows),
-        names_.data.c_str());
+Status Hdf5Dataset::TakeTop(const OpenFile& open, const File& file, int top, int64_t* rows) {
+  HP_ASSIGN_OR_RETURN(const Shape row, RowShape(*open.sets[top], file, top, rows));
+  Shape& expected = tops_[top].shape;
+  if (files_.empty()) expected = row;
+  if (row != expected) {
+    return InvalidArgument("%s has rows of %s; expected %s, as in %s", NameOf(file, top).c_str(), RowText(row).c_str(),
+                           RowText(expected).c_str(), files_[0].path.c_str());
   }
-  const Shape label(std::vector<int64_t>(dims.begin() + 1, dims.end()));
-  if (!label.InBounds() || label.count() > kMostDatumFloats)
-    return InvalidArgument("%s: rows of [%s] are too large", set.c_str(), label.ToString().c_str());
-  return label.count() > 1 ? label : Shape();
+  return top > 0 && row.rank() == 0 ? ReadNumbers(open, file, top, *rows) : OkStatus();
 }
 
-Status Hdf5Dataset::TakeLabels(const OpenFile& open, const File& file, int64_t rows) {
-  const std::string set = Where(file) + ": dataset \"" + names_.label + "\"";
-  if (!open.labels.ok()) return InvalidArgument("%s is not there; it is named as the layer's second top", set.c_str());
-  HP_ASSIGN_OR_RETURN(const Shape label, LabelShape(open, set, rows));
-  if (files_.empty()) label_ = label;
-  if (label != label_) {
-    return InvalidArgument("%s has %s in a row; expected %s, as in %s", set.c_str(), LabelsText(label).c_str(),
-                           LabelsText(label_).c_str(), files_[0].path.c_str());
-  }
-  return label_.rank() > 0 ? OkStatus() : ReadRowLabels(open, set, rows);
-}
-
-Status Hdf5Dataset::ReadRowLabels(const OpenFile& open, const std::string& set, int64_t rows) {
+Status Hdf5Dataset::ReadNumbers(const OpenFile& open, const File& file, int top, int64_t rows) {
   std::vector<float> some;
   for (int64_t row = 0; row < rows; row += static_cast<int64_t>(some.size())) {
-    some.resize(static_cast<size_t>(std::min(kLabelsAtATime, rows - row)));
-    if (!open.labels.Read(row, static_cast<int64_t>(some.size()), open.api.native_float, some.data()))
-      return DataLoss("%s cannot be read: no numbers, or damaged", set.c_str());
-    labels_.insert(labels_.end(), some.begin(), some.end());
+    some.resize(static_cast<size_t>(std::min(kNumbersAtATime, rows - row)));
+    if (!open.sets[top]->Read(row, static_cast<int64_t>(some.size()), open.api.native_float, some.data()))
+      return DataLoss("%s cannot be read: no numbers, or damaged", NameOf(file, top).c_str());
+    std::vector<float>& numbers = tops_[top].numbers;
+    numbers.insert(numbers.end(), some.begin(), some.end());
   }
   return OkStatus();
 }
@@ -228,42 +213,55 @@ StatusOr<Hdf5Dataset::OpenFile*> Hdf5Dataset::Use(size_t file) {
   HP_RETURN_IF_ERROR(CheckFile(files_[file]));
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   if (open_.size() == kMostOpenFiles) open_.erase(open_.begin());
-  auto open = std::make_unique<OpenFile>(*api, file, files_[file].path, names_);
-  if (!open->data.ok() || (label_.rank() > 0 && !open->labels.ok()))
+  auto open = std::make_unique<OpenFile>(*api, file, files_[file].path, tops_);
+  if (!std::all_of(open->sets.begin(), open->sets.end(), [](const auto& set) { return set->ok(); }))
     return DataLoss("%s: cannot be opened again", Where(files_[file]).c_str());
   open_.push_back(std::move(open));
   return open_.back().get();
 }
 
 Status Hdf5Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
+  const Shape& row = tops_[0].shape;
   datum->Clear();
-  datum->set_channels(static_cast<int>(row_[0]));
-  datum->set_height(static_cast<int>(row_[1]));
-  datum->set_width(static_cast<int>(row_[2]));
-  datum->mutable_float_data()->Resize(static_cast<int>(row_.count()), 0);
-  return ReadRow(record, false, datum->mutable_float_data()->mutable_data());
+  datum->set_channels(static_cast<int>(row[0]));
+  datum->set_height(static_cast<int>(row[1]));
+  datum->set_width(static_cast<int>(row[2]));
+  datum->mutable_float_data()->Resize(static_cast<int>(row.count()), 0);
+  return ReadRow(record, 0, datum->mutable_float_data()->mutable_data());
 }
 
 uint64_t Hdf5Dataset::IndexHash() const {
-  if (labels_.empty()) return 0;
-  return HashBytes({reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof(float)});
+  uint64_t hash = 0;
+  for (const Top& top : tops_) {
+    if (top.numbers.empty()) continue;
+    hash =
+        hash * 31 + HashBytes({reinterpret_cast<const char*>(top.numbers.data()), top.numbers.size() * sizeof(float)});
+  }
+  return hash;
 }
 
-Status Hdf5Dataset::ReadLabels(int64_t record, float* labels) { return ReadRow(record, true, labels); }
+Status Hdf5Dataset::ReadTop(int64_t record, int top, const caffe::Datum&, float* values) {
+  if (top >= tops()) {
+    *values = 0;
+    return OkStatus();
+  }
+  if (tops_[top].shape.rank() > 0) return ReadRow(record, top, values);
+  *values = tops_[top].numbers[record];
+  return OkStatus();
+}
 
-Status Hdf5Dataset::ReadRow(int64_t record, bool labels, float* out) {
+Status Hdf5Dataset::ReadRow(int64_t record, int top, float* out) {
   const size_t file = FileOf(record);
   const MutexLock lock(Hdf5Mutex());
   HP_ASSIGN_OR_RETURN(const OpenFile* open, Use(file));
-  const Rows& rows = labels ? open->labels : open->data;
-  if (rows.Read(record - files_[file].first_row, 1, open->api.native_float, out)) return OkStatus();
+  if (open->sets[top]->Read(record - files_[file].first_row, 1, open->api.native_float, out)) return OkStatus();
   HP_RETURN_IF_ERROR(CheckFile(files_[file]));  // the cause, if there is one
   return DataLoss("%s: cannot be read: no numbers, or damaged", Describe(record).c_str());
 }
 
 #else
 
-StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string&, const Hdf5Names&,
+StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string&, const std::vector<std::string>&,
                                                      const DatasetOptions& options) {
   return Opened(CheckHdf5(), options);
 }

@@ -25,19 +25,21 @@ namespace hp {
 // unless another thread is at it: callbacks come one at a time and in order.
 class BatchReader::Impl {
  public:
-  Impl(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options)
-      : dataset_(dataset),
-        order_(order),
-        transformer_(transformer),
+  Impl(std::vector<RecordSource> sources, SampleLayout layout, BatchReaderOptions options)
+      : sources_(std::move(sources)),
+        layout_(std::move(layout)),
         options_(std::move(options)),
-        labels_of_row_(dataset->label_shape().count()),
+        labels_of_row_(layout_.shape.labels()),
         bad_(options_.max_bad_records) {
     CHECK_GE(options_.ring, 1);
     CHECK_GE(options_.threads, 1);
     CHECK_GE(options_.batches_ahead, 1);
     CHECK_GT(options_.max_rows, 0);
-    const int64_t labels = labels_of_row_ > 1 ? labels_of_row_ : 0;
-    allocated_ = Allocate(sizeof(float) * options_.max_rows * (transformer_->output_shape().count() + labels));
+    CHECK(!sources_.empty());
+    CHECK_EQ(layout_.others.size(), layout_.shape.others.size());
+    AddBlock(layout_.data, layout_.shape.data);
+    for (size_t i = 0; i < layout_.others.size(); ++i) AddBlock(layout_.others[i], layout_.shape.others[i]);
+    allocated_ = Allocate(sizeof(float) * layout_.shape.Floats(options_.max_rows));
   }
   ~Impl() { Stop(); }
 
@@ -57,9 +59,10 @@ class BatchReader::Impl {
     int64_t rows_taken = 0, rows_done = 0;  // in kReading and kDecoding
     int slot = -1;
     bool released = false;
-    std::vector<int64_t> records;    // by row
-    std::vector<caffe::Datum> data;  // by row, undecoded
+    std::vector<int64_t> records;    // [rows, sources]
+    std::vector<caffe::Datum> data;  // [rows, sources], undecoded
     std::vector<float> labels;       // [rows, labels_of_row_]
+    std::vector<float> beside;       // [rows, beside_of_row_]
   };
   // What a thread does at one go: it reads or decodes these rows of a piece.
   struct Rows {
@@ -81,6 +84,14 @@ class BatchReader::Impl {
     Status error;
   };
 
+  // What lies in an image buffer beside labels.
+  struct Block {
+    SampleLayout::Top from;
+    int64_t columns = 0;  // of a row
+    int64_t beside = -1;  // where it begins in a row of Work::beside; -1: it is made of the record's Datum
+  };
+
+  void AddBlock(SampleLayout::Top from, const Shape& shape);
   Status Allocate(size_t bytes);
   void ThreadBody();
   void Plan() HP_REQUIRES(mutex_);
@@ -93,8 +104,11 @@ class BatchReader::Impl {
   bool FinishRows(const Rows& rows) HP_EXCLUDES(mutex_);
   Work* Find(int64_t number) HP_REQUIRES(mutex_);
   Status ReadRecords(const Rows& rows);
-  StatusOr<int64_t> ReadGoodRecord(int64_t record, caffe::Datum* datum, float* labels);
-  Status ReadLabels(int64_t record, const caffe::Datum& datum, float* labels);
+  Status ReadGoodRecords(Work* work, int64_t row);
+  Status ReadSource(int source, int64_t record, caffe::Datum* datum);
+  Status ReadBesideDatum(Work* work, int64_t row);
+  Status ReadTop(SampleLayout::Top from, const Work& work, int64_t row, float* out);
+  Status Transform(int source, const Work& work, int64_t row, float* out);
   Status Decode(const Rows& rows);
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
@@ -102,11 +116,12 @@ class BatchReader::Impl {
   bool FindLabels(Part* part, Event* event) HP_REQUIRES(mutex_);
   void Fail(const Status& status) HP_EXCLUDES(mutex_);
 
-  Dataset* const dataset_;
-  const RecordOrder order_;
-  const Transformer* const transformer_;
+  const std::vector<RecordSource> sources_;
+  const SampleLayout layout_;
   const BatchReaderOptions options_;
   const int64_t labels_of_row_;
+  std::vector<Block> blocks_;  // data, then others
+  int64_t beside_of_row_ = 0;
   BadRecords bad_;
   std::vector<Buffer> slots_;
   Status allocated_;  // the constructor's
@@ -126,6 +141,15 @@ class BatchReader::Impl {
   std::vector<int> free_slots_ HP_GUARDED_BY(mutex_);
   std::vector<Thread> threads_;  // Start and Stop only
 };
+
+void BatchReader::Impl::AddBlock(SampleLayout::Top from, const Shape& shape) {
+  Block block{from, shape.count(), -1};
+  if (from.second > 0) {
+    block.beside = beside_of_row_;
+    beside_of_row_ += block.columns;
+  }
+  blocks_.push_back(block);
+}
 
 Status BatchReader::Impl::Allocate(size_t bytes) {
   MutexLock lock(&mutex_);
@@ -238,9 +262,10 @@ BatchReader::Impl::Rows BatchReader::Impl::NextToRead() {
     if (HasRows(work, State::kReading)) return Take(&work);
     if (work.state != State::kPlanned) continue;
     work.state = State::kReading;
-    work.records.resize(work.piece.rows);
-    work.data.resize(work.piece.rows);
+    work.records.resize(work.piece.rows * sources_.size());
+    work.data.resize(work.piece.rows * sources_.size());
     work.labels.resize(work.piece.rows * labels_of_row_);
+    work.beside.resize(work.piece.rows * beside_of_row_);
     return Take(&work);
   }
   return {};
@@ -262,48 +287,81 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
 }
 
 Status BatchReader::Impl::ReadRecords(const Rows& rows) {
-  Work* const work = rows.work;
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    HP_ASSIGN_OR_RETURN(work->records[row],
-                        ReadGoodRecord(order_.Record(work->piece.first_sample + row), &work->data[row],
-                                       work->labels.data() + row * labels_of_row_));
-  }
+  for (int64_t row = rows.begin; row < rows.end; ++row) HP_RETURN_IF_ERROR(ReadGoodRecords(rows.work, row));
   return OkStatus();
 }
 
-// @return the record that was read: the given one, or the first good one behind it.
-StatusOr<int64_t> BatchReader::Impl::ReadGoodRecord(int64_t record, caffe::Datum* datum, float* labels) {
+// The records of a row's sample, or the first behind them that are good in all sources.
+Status BatchReader::Impl::ReadGoodRecords(Work* work, int64_t row) {
+  const int64_t count = static_cast<int64_t>(sources_.size());
+  int64_t tries = 0;
+  for (const RecordSource& source : sources_) tries = std::max(tries, source.order.size());
   Status status;
-  for (int64_t tries = 0; tries < dataset_->size(); ++tries) {
-    status = dataset_->ReadDatum(record, datum);
-    if (status.ok() && options_.max_bad_records > 0)
-      status = transformer_->Check(*datum).Prepend(dataset_->Describe(record));
-    if (status.ok()) status = ReadLabels(record, *datum, labels);
-    if (status.ok()) return record;
-    HP_RETURN_IF_ERROR(bad_.Skip(record, status));
-    record = (record + 1) % dataset_->size();
+  for (int64_t ahead = 0; ahead < tries; ++ahead) {
+    status = OkStatus();
+    int64_t bad = 0;
+    for (int64_t s = 0; s < count && status.ok(); ++s) {
+      const RecordOrder& order = sources_[s].order;
+      int64_t& record = work->records[row * count + s];
+      record = (order.Record(work->piece.first_sample + row) + ahead) % order.size();
+      status = ReadSource(s, record, &work->data[row * count + s]);
+      bad = record * count + s;
+    }
+    if (status.ok()) status = ReadBesideDatum(work, row);
+    if (status.ok()) return status;
+    HP_RETURN_IF_ERROR(bad_.Skip(bad, status));
   }
   return status;
 }
 
-Status BatchReader::Impl::ReadLabels(int64_t record, const caffe::Datum& datum, float* labels) {
-  if (labels_of_row_ > 1) return dataset_->ReadLabels(record, labels);
-  *labels = dataset_->LabelOf(record, datum);
+Status BatchReader::Impl::ReadSource(int source, int64_t record, caffe::Datum* datum) {
+  const RecordSource& from = sources_[source];
+  HP_RETURN_IF_ERROR(from.dataset->ReadDatum(record, datum));
+  if (options_.max_bad_records == 0) return OkStatus();
+  return from.transformer->Check(*datum).Prepend(from.dataset->Describe(record));
+}
+
+Status BatchReader::Impl::ReadBesideDatum(Work* work, int64_t row) {
+  if (layout_.labels)
+    HP_RETURN_IF_ERROR(ReadTop(*layout_.labels, *work, row, work->labels.data() + row * labels_of_row_));
+  for (const Block& block : blocks_) {
+    if (block.beside < 0) continue;
+    HP_RETURN_IF_ERROR(ReadTop(block.from, *work, row, work->beside.data() + row * beside_of_row_ + block.beside));
+  }
   return OkStatus();
+}
+
+Status BatchReader::Impl::ReadTop(SampleLayout::Top from, const Work& work, int64_t row, float* out) {
+  const auto [source, top] = from;
+  if (top == 0) return Transform(source, work, row, out);
+  const size_t at = row * sources_.size() + source;
+  return sources_[source].dataset->ReadTop(work.records[at], top, work.data[at], out);
+}
+
+Status BatchReader::Impl::Transform(int source, const Work& work, int64_t row, float* out) {
+  const size_t at = row * sources_.size() + source;
+  const Status status = sources_[source].transformer->Transform(work.data[at], work.piece.first_sample + row, out);
+  return status.ok() ? status : status.Prepend(sources_[source].dataset->Describe(work.records[at]));
 }
 
 Status BatchReader::Impl::Decode(const Rows& rows) {
   Work* const work = rows.work;
-  const int64_t image = transformer_->output_shape().count();
-  float* const images = slots_[work->slot].floats();
+  const int64_t all = work->piece.rows;
+  float* const slot = slots_[work->slot].floats();
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const Status status =
-        transformer_->Transform(work->data[row], work->piece.first_sample + row, images + row * image);
-    if (!status.ok()) return status.Prepend(dataset_->Describe(work->records[row]));
-    caffe::Datum().Swap(&work->data[row]);
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      const Block& block = blocks_[b];
+      float* const out = slot + (b == 0 ? 0 : layout_.shape.OtherAt(b - 1, all)) + row * block.columns;
+      if (block.beside < 0) {
+        HP_RETURN_IF_ERROR(Transform(block.from.first, *work, row, out));
+      } else {
+        std::copy_n(work->beside.data() + row * beside_of_row_ + block.beside, block.columns, out);
+      }
+    }
+    for (size_t s = 0; s < sources_.size(); ++s) caffe::Datum().Swap(&work->data[row * sources_.size() + s]);
   }
   if (labels_of_row_ <= 1) return OkStatus();
-  float* const behind = images + work->piece.rows * image;
+  float* const behind = slot + all * blocks_[0].columns;
   std::copy(work->labels.begin() + rows.begin * labels_of_row_, work->labels.begin() + rows.end * labels_of_row_,
             behind + rows.begin * labels_of_row_);
   return OkStatus();
@@ -405,9 +463,8 @@ void BatchReader::Impl::Release(int64_t piece) {
   changed_.SignalAll();
 }
 
-BatchReader::BatchReader(Dataset* dataset, RecordOrder order, const Transformer* transformer,
-                         BatchReaderOptions options)
-    : impl_(std::make_unique<Impl>(dataset, order, transformer, std::move(options))) {}
+BatchReader::BatchReader(std::vector<RecordSource> sources, SampleLayout layout, BatchReaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(sources), std::move(layout), std::move(options))) {}
 BatchReader::~BatchReader() = default;
 
 Status BatchReader::allocated() const { return impl_->allocated(); }

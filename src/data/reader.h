@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/sample_shape.h"
 #include "data/dataset.h"
 #include "data/order.h"
 #include "data/transformer.h"
@@ -9,7 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace hp {
 
@@ -22,15 +26,32 @@ struct Piece {
   int64_t first_row_in_batch = 0;  ///< of row 0, within the whole global batch
 };
 
+/// One of the sources of a phase: what a BatchReader reads sample s from. All must outlive the reader.
+struct RecordSource {
+  Dataset* dataset = nullptr;
+  RecordOrder order;                         ///< of its records
+  const Transformer* transformer = nullptr;  ///< of its first top
+};
+
+/// Which tops of the sources make a sample, and where they lie. A top is (index of its source, top of its dataset).
+struct SampleLayout {
+  using Top = std::pair<int, int>;
+  SampleShape shape;  ///< of the tops below
+  Top data = {0, 0};
+  std::optional<Top> labels;  ///< nothing: the label of each row is 0
+  std::vector<Top> others;
+};
+
 /// How far a BatchReader reads ahead, and whom it calls. Numbers are >= 1 unless said otherwise (CHECK). Callbacks may
 /// be null, except `piece`.
 struct BatchReaderOptions {
-  int64_t max_rows = 0;  ///< the largest Piece::rows that occurs; each image buffer has room for it and its labels
+  int64_t max_rows = 0;  ///< the largest Piece::rows that occurs; each image buffer has room for it
   int ring = 4;          ///< image buffers: the most pieces that are decoded and not yet released
   int threads = 1;       ///< reader threads, which decode as well; named "read0", "read1", ...
   /// How many records may be unreadable. Instead of such a one the next good one of the dataset is taken, so that what
-  /// is read depends on the dataset alone. With it, encoded images are decoded twice: labels go ahead of images, so
-  /// what is bad must be known before. Counts each record once, for as long as the reader lives.
+  /// is read depends on the dataset alone; of several sources the next one of each, so that those that belong together
+  /// stay together. With it, encoded images are decoded twice: labels go ahead of images, so what is bad must be known
+  /// before. Counts each record once, for as long as the reader lives.
   int64_t max_bad_records = 0;
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
@@ -39,8 +60,8 @@ struct BatchReaderOptions {
   /// The piece of a number in [first_piece, end_piece) of Start. A pure function that must not call the reader: it runs
   /// under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
-  /// The labels of this node's whole part of `batch`, one for each of its rows, or as many as Dataset::label_shape
-  /// says; once for each batch, in order, before on_ready of any of its pieces. `labels` is valid during the call.
+  /// The labels of this node's whole part of `batch`, SampleShape::labels() for each of its rows; once for each batch,
+  /// in order, before on_ready of any of its pieces. `labels` is valid during the call.
   std::function<void(int64_t batch, int64_t first_row_in_batch, std::span<const float> labels)> on_labels;
   /// images(piece) may be read from now on, until Release(piece). In the order of pieces.
   std::function<void(int64_t piece)> on_ready;
@@ -57,12 +78,14 @@ struct BatchReaderOptions {
 /// Pieces may be released in any order. It never deadlocks, with any ring >= 1, if every piece that is ready is
 /// released at some time without waiting for a later one.
 ///
+/// With several sources sample s is a record of each, which it is in that source's order.
+///
 ///   dataset records --(threads)--> undecoded part of a batch --on_labels--> decode + transform --> ring --on_ready-->
 class BatchReader {
  public:
-  /// Allocates the image buffers, which `allocated` tells about; starts no thread. @param dataset, transformer must
-  /// outlive the reader.
-  BatchReader(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options);
+  /// Allocates the image buffers, which `allocated` tells about; starts no thread.
+  /// @param sources at least one.
+  BatchReader(std::vector<RecordSource> sources, SampleLayout layout, BatchReaderOptions options);
   ~BatchReader();  ///< Stops.
   /// @return ok, or kResourceExhausted: there is no memory for the image buffers, and it must not be started.
   Status allocated() const;
@@ -75,8 +98,8 @@ class BatchReader {
   /// Not from a callback.
   void Stop();
 
-  /// The images of a piece: [rows, C, H, W] float32, dense, at the start of an image buffer (of page-aligned host
-  /// memory, or as `allocate` aligns); right behind them its labels, [rows, ...], where a row has several. Valid from
+  /// The samples of a piece, float32, as SampleShape places them for its rows: data, labels where a row has several,
+  /// and others, at the start of an image buffer (of page-aligned host memory, or as `allocate` aligns). Valid from
   /// on_ready(piece) to Release(piece) (CHECK).
   const float* images(int64_t piece) const;
   /// Gives the piece's buffer back, for another piece. Once, after on_ready(piece) (CHECK).

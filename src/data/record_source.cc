@@ -12,8 +12,7 @@ StatusOr<std::unique_ptr<Dataset>> OpenDatasetOf(const caffe::LayerParameter& la
     return ImageListDataset::Open(images.source(), images.root_folder(), options);
   }
   if (layer.has_hdf5_data_param()) {
-    const Hdf5Names names{layer.top_size() > 0 ? layer.top(0) : "", layer.top_size() > 1 ? layer.top(1) : ""};
-    return Hdf5Dataset::Open(layer.hdf5_data_param().source(), names, options);
+    return Hdf5Dataset::Open(layer.hdf5_data_param().source(), {layer.top().begin(), layer.top().end()}, options);
   }
   const caffe::DataParameter& data = layer.data_param();
   const DbBackend backend = data.backend() == caffe::DataParameter::LMDB ? DbBackend::kLmdb : DbBackend::kLevelDb;

@@ -19,26 +19,27 @@ constexpr int64_t kElementsAtATime = 4096;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer,
+StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer, int classes,
                                                       const DatasetOptions& options) {
   HP_RETURN_IF_ERROR(LayerTraits::Create(layer, LayerTypes::BuiltIn()).status());
-  auto dataset = std::unique_ptr<DummyDataset>(new DummyDataset(layer));
-  HP_ASSIGN_OR_RETURN(dataset->data_, DummyShape(layer, 0));
-  if (ColumnsOf(dataset->data_) > kMostDatumFloats) {
-    return InvalidArgument("layer \"%s\": rows of [%s] are too large", layer.name().c_str(),
-                           dataset->data_.ToString().c_str());
-  }
-  if (layer.top_size() > 1) {
-    HP_ASSIGN_OR_RETURN(dataset->label_, DummyShape(layer, 1));
-    if (ColumnsOf(dataset->label_) > kMostDatumFloats) {
-      return InvalidArgument("layer \"%s\": labels of [%s] are too large", layer.name().c_str(),
-                             dataset->label_.ToString().c_str());
+  auto dataset = std::unique_ptr<DummyDataset>(new DummyDataset(layer, classes));
+  for (int top = 0; top < layer.top_size(); ++top) {
+    HP_ASSIGN_OR_RETURN(const Shape shape, DummyShape(layer, top));
+    if (ColumnsOf(shape) > kMostDatumFloats) {
+      return InvalidArgument("layer \"%s\": rows of top \"%s\", [%s], are too large", layer.name().c_str(),
+                             layer.top(top).c_str(), shape.ToString().c_str());
     }
+    dataset->shapes_.push_back(shape);
+  }
+  if (classes >= 0 && classes < dataset->tops() && dataset->top_shape(classes).rank() == 0) {
+    float number = 0;
+    HP_RETURN_IF_ERROR(dataset->FillRow(0, classes, &number));
   }
   return Opened(std::unique_ptr<Dataset>(std::move(dataset)), options);
 }
 
-void DummyDataset::FillRow(int top, const Shape& whole, int64_t record, float* out) const {
+Status DummyDataset::FillRow(int64_t record, int top, float* out) const {
+  const Shape& whole = shapes_[top];
   const std::string blob =
       Format("%s %s %lld", layer_.name().c_str(), layer_.top(top).c_str(), static_cast<long long>(record / whole[0]));
   Block block = Block::Rows(whole, record % whole[0], record % whole[0] + 1);
@@ -48,34 +49,32 @@ void DummyDataset::FillRow(int top, const Shape& whole, int64_t record, float* o
     block.end_col = std::min(column + kElementsAtATime, columns);
     FillParam(DummyFiller(layer_, top), whole, block, /*seed=*/0, blob, out + column);
   }
-}
-
-Status DummyDataset::ReadDatum(int64_t record, caffe::Datum* datum) {
-  datum->Clear();
-  datum->set_channels(static_cast<int>(data_.dim(1)));
-  datum->set_height(static_cast<int>(data_.dim(2)));
-  datum->set_width(static_cast<int>(data_.dim(3)));
-  datum->mutable_float_data()->Resize(static_cast<int>(ColumnsOf(data_)), 0);
-  FillRow(0, data_, record, datum->mutable_float_data()->mutable_data());
-  if (label_.rank() == 0 || ColumnsOf(label_) > 1) return OkStatus();
-  float label = 0;
-  HP_RETURN_IF_ERROR(ReadLabels(record, &label));
-  datum->set_label(static_cast<int>(label));
+  for (float* number = out; top == classes_ && number < out + columns; ++number) {
+    if (!(std::abs(*number) < static_cast<float>(std::numeric_limits<int>::max())))
+      return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), *number);
+    *number = std::trunc(*number);
+  }
   return OkStatus();
 }
 
-Shape DummyDataset::label_shape() const {
-  if (label_.rank() == 0 || ColumnsOf(label_) == 1) return {};
-  return Shape(std::vector<int64_t>(label_.dims().begin() + 1, label_.dims().end()));
+Status DummyDataset::ReadDatum(int64_t record, caffe::Datum* datum) {
+  const Shape& data = shapes_[0];
+  datum->Clear();
+  datum->set_channels(static_cast<int>(data.dim(1)));
+  datum->set_height(static_cast<int>(data.dim(2)));
+  datum->set_width(static_cast<int>(data.dim(3)));
+  datum->mutable_float_data()->Resize(static_cast<int>(ColumnsOf(data)), 0);
+  return FillRow(record, 0, datum->mutable_float_data()->mutable_data());
 }
 
-Status DummyDataset::ReadLabels(int64_t record, float* labels) {
-  FillRow(1, label_, record, labels);
-  for (float* label = labels; label < labels + ColumnsOf(label_); ++label) {
-    if (!(std::abs(*label) < static_cast<float>(std::numeric_limits<int>::max())))
-      return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), *label);
-    *label = std::trunc(*label);
-  }
+Shape DummyDataset::top_shape(int top) const {
+  if (top >= tops() || ColumnsOf(shapes_[top]) == 1) return {};
+  return Shape(std::vector<int64_t>(shapes_[top].dims().begin() + 1, shapes_[top].dims().end()));
+}
+
+Status DummyDataset::ReadTop(int64_t record, int top, const caffe::Datum&, float* values) {
+  if (top < tops()) return FillRow(record, top, values);
+  *values = 0;
   return OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "data/record_source.h"
 #include "input/dummy_dataset.h"
 #include "proto/hash.h"
+#include "proto/net_filter.h"
 
 #include "glog/logging.h"
 
@@ -14,43 +15,100 @@
 
 namespace hp {
 
-StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer, bool train,
-                                             const InputOptions& input_options) {
+StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Phase phase, const LayerTypes& types,
+                                             const InputOptions& options) {
   std::unique_ptr<Input> input(new Input);
-  input->layer_ = layer;
-  input->train_ = train;
+  input->train_ = phase.train();
+  input->max_bad_records_ = options.max_bad_records;
+  HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
+  const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
+  for (const int layer : LayersOf(net, phase)) {
+    if (!types.IsDataset(net.layer(layer))) continue;
+    int classes = -1;
+    for (const SourceTop& top : tops) {
+      if (top.layer == layer && top.role == SourceTop::kLabels && top.names_classes) classes = top.top;
+    }
+    HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), classes, options));
+  }
+  if (input->sources_.empty()) {
+    return InvalidArgument("net \"%s\" has no Data layer in phase %s", net.name().c_str(), phase.name().c_str());
+  }
+  HP_RETURN_IF_ERROR(input->LayOut(tops));
+  return input;
+}
+
+Status Input::OpenSource(const caffe::LayerParameter& layer, int classes, const InputOptions& input_options) {
+  Source source;
+  source.layer = layer;
   DatasetOptions options;
   options.cache_dir = input_options.cache_dir;
-  options.max_bad_records = input->max_bad_records_ = input_options.max_bad_records;
+  options.max_bad_records = input_options.max_bad_records;
   options.hint = "layer \"" + layer.name() + "\"";
-  HP_ASSIGN_OR_RETURN(input->dataset_, layer.has_dummy_data_param() ? DummyDataset::Open(layer, options)
-                                                                    : OpenDatasetOf(layer, options));
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, input->MakeTransformer(0));
-  input->shape_ = {transformer->output_shape(), input->dataset_->label_shape()};
+  HP_ASSIGN_OR_RETURN(source.dataset, layer.has_dummy_data_param() ? DummyDataset::Open(layer, classes, options)
+                                                                   : OpenDatasetOf(layer, options));
+  HP_ASSIGN_OR_RETURN(source.transformer, MakeTransformer(source, 0));
   HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));
-  input->fingerprint_ = input->dataset_->Fingerprint() ^ (transform.mean.fingerprint * 0x9E3779B97F4A7C15u);
-  return input;
+  const uint64_t own = source.dataset->Fingerprint() ^ (transform.mean.fingerprint * 0x9E3779B97F4A7C15u);
+  fingerprint_ = fingerprint_ * 0xC2B2AE3D27D4EB4Fu ^ own;
+  sources_.push_back(std::move(source));
+  return OkStatus();
+}
+
+// Sources are numbered in the order of their layers, as their tops are.
+Status Input::LayOut(const std::vector<SourceTop>& tops) {
+  int source = -1, layer = -1;
+  for (const SourceTop& top : tops) {
+    if (top.layer != layer) ++source;
+    layer = top.layer;
+    const SampleLayout::Top from{source, top.top};
+    const Shape row = RowOf(from);
+    if (top.role == SourceTop::kData) {
+      layout_.data = from;
+      layout_.shape.data = Shape({row.dim(0), row.dim(1), row.dim(2)});
+    } else if (top.role == SourceTop::kLabels) {
+      layout_.labels = from;
+      layout_.shape.label = row.count() > 1 ? row : Shape();
+    } else {
+      layout_.others.push_back(from);
+      layout_.shape.others.push_back(row.count() > 1 ? row : Shape());
+    }
+  }
+  if (layout_.shape.InBounds()) return OkStatus();
+  return InvalidArgument("samples of %s are too large", layout_.shape.ToString().c_str());
+}
+
+Shape Input::RowOf(SampleLayout::Top top) const {
+  const Source& source = sources_[top.first];
+  return top.second == 0 ? source.transformer->output_shape() : source.dataset->top_shape(top.second);
+}
+
+int64_t Input::records() const {
+  int64_t records = sources_[0].dataset->size();
+  for (const Source& source : sources_) records = std::min(records, source.dataset->size());
+  return records;
 }
 
 Input::~Input() { Stop(); }
 
 // The first record decides the shape; where it is bad and may be, the first good one.
-StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) const {
-  HP_RETURN_IF_ERROR(TransformOptionsOf(layer_).status());  // a fault of theirs is none of a record
-  StatusOr<std::unique_ptr<Transformer>> first = MakeTransformerFor(0, seed);
+StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(const Source& source, uint64_t seed) const {
+  HP_RETURN_IF_ERROR(TransformOptionsOf(source.layer).status());  // a fault of theirs is none of a record
+  StatusOr<std::unique_ptr<Transformer>> first = MakeTransformerFor(source, 0, seed);
   if (first.ok() || !MayBeSkipped(first.status())) return first;
-  for (int64_t record = 1; record < std::min(dataset_->size(), max_bad_records_ + 1); ++record) {
-    StatusOr<std::unique_ptr<Transformer>> made = MakeTransformerFor(record, seed);
+  for (int64_t record = 1; record < std::min(source.dataset->size(), max_bad_records_ + 1); ++record) {
+    StatusOr<std::unique_ptr<Transformer>> made = MakeTransformerFor(source, record, seed);
     if (made.ok()) return made;
   }
   return first;
 }
 
-StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformerFor(int64_t record, uint64_t seed) const {
+StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformerFor(const Source& source, int64_t record,
+                                                                 uint64_t seed) const {
   caffe::Datum first;
-  HP_RETURN_IF_ERROR(dataset_->ReadDatum(record, &first));
-  HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(layer_));
-  return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(record));
+  HP_RETURN_IF_ERROR(source.dataset->ReadDatum(record, &first));
+  HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(source.layer));
+  return Transformer::Create(std::move(options), train_, seed, source.layer.name(), first,
+                             source.dataset->Describe(record));
 }
 
 namespace {
@@ -80,7 +138,12 @@ Status Input::Prepare(const Schedule& schedule, int replica, Phase phase, uint64
       if (schedule.PhaseOf(id) == phase) ids_.push_back(MsgId::Make(0, false, id.micro(), id.replica()));
     }
   }
-  HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));
+  std::vector<RecordSource> sources;
+  for (Source& source : sources_) {
+    HP_ASSIGN_OR_RETURN(source.transformer, MakeTransformer(source, seed));
+    sources.push_back({source.dataset.get(), RecordOrderOf(source.layer, source.dataset->size(), seed, train_),
+                       source.transformer.get()});
+  }
   BatchReaderOptions options;
   for (MsgId id : ids_) options.max_rows = std::max(options.max_rows, schedule.SamplesOfId(id).rows);
   options.ring = ahead.ring;
@@ -107,10 +170,9 @@ Status Input::Prepare(const Schedule& schedule, int replica, Phase phase, uint64
     callbacks_.on_ready();
   };
   options.on_error = [this](const Status& status) { callbacks_.on_error(status); };
-  const RecordOrder order = RecordOrderOf(layer_, dataset_->size(), seed, train_);
   if (ids_.empty()) return OkStatus();
-  reader_ = std::make_unique<BatchReader>(dataset_.get(), order, transformer_.get(), options);
-  return reader_->allocated().Prepend("images of layer \"" + layer_.name() + "\"");
+  reader_ = std::make_unique<BatchReader>(std::move(sources), layout_, options);
+  return reader_->allocated().Prepend("images of layer \"" + sources_[0].layer.name() + "\"");
 }
 
 void Input::Start(int64_t clock) {

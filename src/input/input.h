@@ -4,6 +4,7 @@
 #include "data/dataset.h"
 #include "data/reader.h"
 #include "data/transformer.h"
+#include "layers/traits/source_tops.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/plan/schedule.h"
 #include "tensor/device.h"
@@ -14,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace hp {
 
@@ -23,9 +25,9 @@ struct InputOptions {
   int64_t max_bad_records = 0;  ///< how many records may be unreadable (BatchReaderOptions)
 };
 
-/// A conv node's input for one phase: the images and labels of its own part of each global batch, read, decoded and
-/// transformed ahead of the computation by threads "read0", "read1", ... Images wait here until they are released;
-/// labels go to a callback. Owned by the node (JobFiles).
+/// A conv node's input for one phase, of all layers that read records in it: the images and labels of its own part of
+/// each global batch, read, decoded and transformed ahead of the computation by threads "read0", "read1", ... Images
+/// wait here until they are released; labels go to a callback. Owned by the node (JobFiles).
 ///
 /// Use: Open, Prepare, Start; then for each micro-batch Ready -> images -> Release; Stop or the destructor at the end.
 class Input {
@@ -44,21 +46,22 @@ class Input {
     std::function<void(const Status&)> on_error;
   };
 
-  /// Opens what a layer reads its records from (OpenDatasetOf, or DummyDataset) and finds their number; of a database
-  /// by a scan if no index is cached.
-  /// @param train as Caffe's phase: decides between random and centre crops, and which ids there are.
+  /// Opens what the layers of a phase read their records from (OpenDatasetOf, or DummyDataset) and finds their numbers;
+  /// of a database by a scan if no index is cached.
+  /// @param net unfiltered. @param phase decides between random and centre crops, and which ids there are.
   /// @return kNotFound: no database, list, image or mean file there; kDataLoss: a file of it is corrupt;
-  /// kInvalidArgument: the layer contradicts itself or the first record.
-  static StatusOr<std::unique_ptr<Input>> Open(const caffe::LayerParameter& layer, bool train,
+  /// kInvalidArgument: a layer contradicts itself or the first record, or none reads records.
+  static StatusOr<std::unique_ptr<Input>> Open(const caffe::NetParameter& net, Phase phase, const LayerTypes& types,
                                                const InputOptions& options);
   ~Input();  ///< Stops.
 
   // Of the opened database; any thread.
 
-  const SampleShape& sample_shape() const { return shape_; }
-  /// A hash of the records and the mean image: nodes compare it at the handshake.
+  const SampleShape& sample_shape() const { return layout_.shape; }
+  /// A hash of the records and the mean images: nodes compare it at the handshake.
   uint64_t fingerprint() const { return fingerprint_; }
-  int64_t records() const { return dataset_->size(); }
+  /// Of the source that has the fewest.
+  int64_t records() const;
 
   /// How much is read before it is asked for; all at least 1.
   struct ReadAhead {
@@ -71,7 +74,7 @@ class Input {
   /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
   /// @param schedule must outlive the input.
   /// @param replica whose part of each batch is read.
-  /// @param phase whose records these are: training or a test, as it was opened for.
+  /// @param phase whose ids are read, training or a test as it was opened for.
   /// @param seed of the job: decides shuffling, crops and mirroring, the same on all nodes.
   /// @param device allocates the buffers, in pinned host memory where it has any; must outlive the input.
   /// @return kDataLoss, kFailedPrecondition: the database or the mean file has changed since Open.
@@ -87,28 +90,37 @@ class Input {
   /// Whether the images of `id`, an id of this replica and phase of a clock that was started, are decoded. Any thread;
   /// takes no lock.
   bool Ready(MsgId id) const;
-  /// [rows, C, H, W] float32, dense, aligned to 64 bytes, in the host's memory, and behind it labels (BatchReader);
-  /// from Ready(id) to Release(id), else CHECK fails. Any thread.
+  /// Samples as SampleShape places them for the rows of `id`, float32, aligned to 64 bytes, in the host's memory; from
+  /// Ready(id) to Release(id), else CHECK fails. Any thread.
   float* images(MsgId id) const;
   /// The images of `id` are no longer used: their buffer is free for a later micro-batch. Once for each id. Any thread.
   void Release(MsgId id);
 
  private:
+  /// A layer that reads records.
+  struct Source {
+    caffe::LayerParameter layer;
+    std::unique_ptr<Dataset> dataset;
+    std::unique_ptr<Transformer> transformer;
+  };
+
   Input() = default;
-  StatusOr<std::unique_ptr<Transformer>> MakeTransformer(uint64_t seed) const;
+  Status OpenSource(const caffe::LayerParameter& layer, int classes, const InputOptions& options);
+  Status LayOut(const std::vector<SourceTop>& tops);
+  /// Of a row of a top, as it is read.
+  Shape RowOf(SampleLayout::Top top) const;
+  StatusOr<std::unique_ptr<Transformer>> MakeTransformer(const Source& source, uint64_t seed) const;
   /// The reader's number of the id: counts the node's micro-batches from the start of training (of the test).
   int64_t PieceOf(MsgId id) const;
 
-  StatusOr<std::unique_ptr<Transformer>> MakeTransformerFor(int64_t record, uint64_t seed) const;
+  StatusOr<std::unique_ptr<Transformer>> MakeTransformerFor(const Source& source, int64_t record, uint64_t seed) const;
 
-  caffe::LayerParameter layer_;
+  std::vector<Source> sources_;
+  SampleLayout layout_;
   int64_t max_bad_records_ = 0;
   bool train_ = true;
   Phase phase_ = caffe::TRAIN;
-  std::unique_ptr<Dataset> dataset_;
-  std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<BatchReader> reader_;
-  SampleShape shape_;
   uint64_t fingerprint_ = 0;
   const Schedule* schedule_ = nullptr;
   int replica_ = 0;

@@ -33,7 +33,7 @@ std::span<std::byte> NodeNet::BufferSpan(int index, const NetRun& run) const {
     case NetBuffer::kImages:
       break;
   }
-  return {reinterpret_cast<std::byte*>(run.images), buffer.bytes};
+  return {reinterpret_cast<std::byte*>(run.images) + buffer.offset, buffer.bytes};
 }
 
 Tensor NodeNet::ValueOf(int tensor, const NetRun& run) const {
@@ -130,7 +130,7 @@ void NodeNet::WithUpdateArgs(const NetStep& step, const NetRun& run,
 
 size_t NodeNet::images_bytes() const {
   for (const NetBuffer& buffer : buffers_) {
-    if (buffer.kind == NetBuffer::kImages) return buffer.bytes + labels_behind() * sizeof(float);
+    if (buffer.kind == NetBuffer::kImages) return plan_.sample().Floats(rows_) * sizeof(float);
   }
   return 0;
 }

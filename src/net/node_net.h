@@ -31,7 +31,7 @@ struct NetBuffer {
   /// nowhere: values that are used up block by block within the step that computes them.
   enum Kind { kArena, kUpdateMatrix, kImages, kNowhere } kind = kArena;
   size_t bytes = 0;   ///< of all rows of the micro-batch
-  size_t offset = 0;  ///< kArena: bytes from the arena's begin; kUpdateMatrix: index of the matrix; kImages: unused
+  size_t offset = 0;  ///< kArena, kImages: bytes from its begin; kUpdateMatrix: index of the matrix
 };
 
 /// A tensor of the node's net. Several tensors may be one blob: its parts, or copies for several readers.
@@ -135,8 +135,8 @@ class NodeNet {
   size_t arena_bytes() const { return arena_bytes_; }
   /// Bytes of NetRun::scratch: the most that any op needs.
   size_t scratch_bytes() const { return scratch_bytes_; }
-  /// Bytes of one micro-batch's images [rows, C, H, W] (float32), and behind them its labels where a row has several
-  /// (SampleShape::label); 0: the node reads none.
+  /// Bytes of one micro-batch's samples (float32), as SampleShape places them: images, labels where a row has several,
+  /// and others; 0: the node reads none.
   size_t images_bytes() const;
   /// These labels, dense [rows, ...]; empty: a row has one, or the node reads no images. @param images NetRun::images.
   std::span<const float> LabelsBehind(const float* images) const;

@@ -70,7 +70,8 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   const GraphLayer& entry = graph_.layers()[layer];
   if (entry.source) {
     AddSource(plan);
-    return AddExports(entry.tops[0]);
+    for (int top : entry.tops) HP_RETURN_IF_ERROR(AddExports(top));
+    return OkStatus();
   }
   // What follows from the numbers of all shards comes behind the exchange, as ever.
   if (plan.class_block > 0 && context_.backend->has_sampled_products() && entry.piece != GraphLayer::kMerged) {
@@ -208,9 +209,17 @@ StatusOr<std::unique_ptr<Op>> NodeNetBuilder::MakeOp(const LayerPlan& plan, cons
 }
 
 void NodeNetBuilder::AddSource(const LayerPlan& plan) {
-  const int top = graph_.layers()[plan.layer].tops[0];
-  const TensorDesc desc{shapes_[top], 1};
-  local_[top] = AddTensor(graph_.blobs()[top].name, desc, AddBuffer(desc.bytes(), NetBuffer::kImages), plan.segment);
+  for (const int top : graph_.layers()[plan.layer].tops) {
+    const GraphBlob& blob = graph_.blobs()[top];
+    if (blob.label) continue;
+    const TensorDesc desc{shapes_[top], 1};
+    const int buffer = AddBuffer(desc.bytes(), NetBuffer::kImages);
+    if (blob.of_sample > 0) {
+      const int64_t begin = plan_.sample().OtherAt(blob.of_sample - 1, net_->rows_);
+      net_->buffers_[buffer].offset = begin * sizeof(float);
+    }
+    local_[top] = AddTensor(blob.name, desc, buffer, plan.segment);
+  }
 }
 
 OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {

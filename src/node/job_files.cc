@@ -37,6 +37,10 @@ DataShape ShapeMessage(const Input& input, Phase phase) {
   shape.set_height(static_cast<int>(sample.data.dim(1)));
   shape.set_width(static_cast<int>(sample.data.dim(2)));
   for (const int64_t dim : sample.label.dims()) shape.add_label(static_cast<int>(dim));
+  for (const Shape& other : sample.others) {
+    DataShape::Other* const added = shape.add_other();
+    for (const int64_t dim : other.dims()) added->add_dim(static_cast<int>(dim));
+  }
   shape.set_records(input.records());
   return shape;
 }

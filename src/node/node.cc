@@ -185,8 +185,11 @@ Status Node::BuildModel() {
   plan.samples.resize(1 + files_.solver.test_iter_size());
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
     if (shape.phase() < 0 || shape.phase() >= std::ssize(plan.samples)) continue;
-    plan.samples[shape.phase()] = {Shape{shape.channels(), shape.height(), shape.width()},
-                                   Shape(std::vector<int64_t>(shape.label().begin(), shape.label().end()))};
+    SampleShape& sample = plan.samples[shape.phase()];
+    sample = {Shape{shape.channels(), shape.height(), shape.width()},
+              Shape(std::vector<int64_t>(shape.label().begin(), shape.label().end()))};
+    for (const DataShape::Other& other : shape.other())
+      sample.others.emplace_back(std::vector<int64_t>(other.dim().begin(), other.dim().end()));
   }
   HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
   if (options_.rank == 0 || options_.rank == table_.snapshot_copier())

@@ -49,7 +49,9 @@ int Main() {
   const TempFolder folder;
   const std::string path = FLAGS_images.empty() ? folder / "images" : FLAGS_images;
   if (!std::filesystem::exists(path)) WriteRandomImages(path, FLAGS_records, 3, FLAGS_size, 1000, 1);
-  auto opened = Input::Open(DataLayer(path), true, {"none"});
+  caffe::NetParameter net;
+  *net.add_layer() = DataLayer(path);
+  auto opened = Input::Open(net, caffe::TRAIN, LayerTypes::BuiltIn(), {"none"});
   CHECK(opened.ok()) << opened.status();
   const std::unique_ptr<Input> input = *std::move(opened);
   JobShape shape;

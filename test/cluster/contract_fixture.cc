@@ -229,6 +229,19 @@ std::string NetWithDeconvolutions(const std::string& filler) {
          layer("loss", "SoftmaxWithLoss", "ip2", "bottom: 'label'");
 }
 
+// Batches are those of the data: 11 and 7.
+std::string SideSource(const std::string& tops, const std::vector<std::string>& rows,
+                       const std::vector<std::string>& fillers) {
+  std::string text;
+  for (const auto& [phase, batch] : {std::pair("TRAIN", "11"), std::pair("TEST", "7")}) {
+    text += "layer { name: 'side' type: 'DummyData' " + tops + " include { phase: " + phase + " } dummy_data_param {";
+    for (const std::string& row : rows) text += std::string(" shape { dim: ") + batch + " " + row + " }";
+    for (const std::string& filler : fillers) text += " data_filler { " + filler + " }";
+    text += " } }\n";
+  }
+  return text;
+}
+
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp) {
   ClusterSpec spec;
   spec.conv = conv;

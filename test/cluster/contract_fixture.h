@@ -69,6 +69,11 @@ std::string NetWithActivations(const std::string& fields, bool in_place);
 /// @param filler the weight_filler of both.
 std::string NetWithDeconvolutions(const std::string& filler);
 
+/// A DummyData layer "side" of both phases, for layers of ContractTest::SolverOf, beside whose data it is read.
+/// @param tops "top: 'a' top: 'b'". @param rows of each the dims of a row, "dim: 3". @param fillers of each.
+std::string SideSource(const std::string& tops, const std::vector<std::string>& rows,
+                       const std::vector<std::string>& fillers);
+
 /// `conv` replicas, FC stages of `fc` shards from ip1 (and ip2) on.
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp);
 

@@ -164,6 +164,23 @@ class DeployTest(cluster.JobTest):
             gradients = {name: float(ms) for name, way, ms in times if way == "backward"}
             self.assertEqual(gradients.get("conv1", 0) > 0, backward, text)
 
+    def test_times_of_a_net_with_several_inputs(self):
+        self.write("two.prototxt", '''name: "two"
+layer { name: "data" type: "Input" top: "data" top: "row" input_param { shape { dim: 2 dim: 3 dim: 9 dim: 9 } shape { dim: 2 dim: 5 } } }
+layer { name: "more" type: "Input" top: "scale" input_param { shape { dim: 2 } } }
+layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" inner_product_param { num_output: 4 } }
+layer { name: "b" type: "InnerProduct" bottom: "row" top: "b" inner_product_param { num_output: 4 } }
+layer { name: "scaled" type: "Scale" bottom: "b" bottom: "scale" top: "scaled" scale_param { axis: 0 } }
+layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
+''')
+        status, text = self.time("two.prototxt", "--phase=TEST")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(re.findall(r"(\w+)\tforward: ", text), ["a", "b", "scaled", "sum"])
+        self.write("rows.prototxt", self.read("two.prototxt").decode().replace("{ dim: 2 } }", "{ dim: 3 } }"))
+        status, text = self.time("rows.prototxt", "--phase=TEST")
+        self.assertEqual(status, 2, text)
+        self.assertIn('layer "more" has a batch of 3 samples, and layer "data" of 2; expected the same', text)
+
     def test_times_of_the_state_that_flags_say(self):
         more = 'layer { name: "%s" type: "ReLU" bottom: "ip1" top: "ip1" include { %s } }\n'
         self.write("states.prototxt", NET % {"source": self.path("db")} + more % ("wide", 'stage: "wide"') +
@@ -181,7 +198,6 @@ class DeployTest(cluster.JobTest):
                                 ("net.prototxt", "--sample=3,8", '--sample is "3,8"; expected CHANNELS,HEIGHT,WIDTH'),
                                 ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
                                 ("deploy.prototxt", "--sample=3,9,9", "of type Input says the shape of a sample"),
-                                ("two_inputs.prototxt", "--phase=TEST", "has 2 inputs; expected one of data"),
                                 ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
             status, text = self.time(net, flag)
             self.assertEqual(status, 2, text)

@@ -1,11 +1,15 @@
 """A peer of a node that may say whatever it likes: speaks the bytes of transport/README.md from Python."""
 
+import os
+import re
 import socket
 import struct
 
 MAGIC = b"HPNODE\r\n"
 HELLO, READY, REFUSAL, NONCE = 1, 2, 3, 7    # records
-PROTOCOL = 11   # kNodeProtocol of src/proto/node_protocol.h
+_HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "proto", "node_protocol.h")
+with open(_HEADER, encoding="utf-8") as header:
+    PROTOCOL = int(re.search(r"kNodeProtocol = (\d+);", header.read())[1])
 MESSAGE, GRANT, DATA, CANCEL, END = range(1, 6)  # frames
 # Messages (scheduler/control/messages.h); 1 to 3 are the membership's.
 REPORT, VERDICT, LABELS, STATISTICS, RENDEZVOUS, PULL_REQUEST, PULL_CHUNK = 10, 11, 12, 13, 14, 20, 21

@@ -313,7 +313,7 @@ layer { name: "best" type: "Accuracy" bottom: "whole" bottom: "label" top: "best
                 ("2,9,8/1,9,8:2,6,13/6,13:2,4,4", 0, "planned.prototxt: "),
                 ("2,9,8", 2, "labels have shape [1]; expected one for each of the 1 rows and 72 pixels of [1 4 9 8]"),
                 ("2,9,8/", 2, '--sample is "2,9,8/"; expected CHANNELS,HEIGHT,WIDTH'),
-                ("2,9,8/9,8,1,1", 2, "and behind a slash the shape of its labels")):
+                ("2,9,8/9,8,1,1", 2, "behind a slash the shape of its labels")):
             status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--plan=auto",
                                             "--hosts=a,b", "--out=" + self.path("planned.prototxt"), "--sample=" + shapes)
             self.assertEqual(status, expected, said)

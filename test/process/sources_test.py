@@ -50,11 +50,11 @@ class SourceTest(cluster.JobTest):
         self.assertTrue(losses and tests)
         return caffe_wire.read_caffemodel(self.path("out_iter_20.caffemodel")), losses + tests
 
-    def expect_equal_tables(self, net, flags=()):
+    def expect_equal_tables(self, net, flags=(), fc=1):
         """2 conv nodes and an FC node train to the parameters of one process."""
         self.make_job(iterations=20, snapshot=20, test=True, net=net)
         model, numbers = self.train(conv=1, fc=0, micro_batches=1, flags=flags)
-        divided, others = self.train(conv=2, fc=1, flags=flags)
+        divided, others = self.train(conv=2, fc=fc, flags=flags)
         self.assertEqual(model.keys(), divided.keys())
         for name, blobs in model.items():
             for blob, other in zip(blobs, divided[name]):
@@ -64,10 +64,10 @@ class SourceTest(cluster.JobTest):
             self.assertAlmostEqual(number, other, delta=1e-4)
         return divided
 
-    def expect_bits_of_database(self, net, divided):
+    def expect_bits_of_database(self, net, divided, fc=1):
         """`net`: the same, over a database of the same samples."""
         self.make_job(iterations=20, snapshot=20, test=True, net=net)
-        model, _ = self.train(conv=2, fc=1)
+        model, _ = self.train(conv=2, fc=fc)
         for name, blobs in divided.items():
             for blob, other in zip(blobs, model[name]):
                 self.assertTrue((blob == other).all(), "%s: not the bits of a database" % name)
@@ -82,6 +82,26 @@ class SourceTest(cluster.JobTest):
                                         "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
         self.assertEqual(status, 0, text)
         self.assertRegex(text, r"accuracy = ")
+
+    def write_hdf5(self, name, sets):
+        """@param sets (name, type, dims in a row with commas, values)."""
+        arguments = [argument for data in sets for argument in data[:3]]
+        content = b"".join(struct.pack("%dd" % len(data[3]), *data[3]) for data in sets)
+        done = subprocess.run([cluster.program("write_hdf5"), self.path(name), *arguments], input=content, check=False,
+                              stderr=subprocess.PIPE)
+        if done.returncode == 2:
+            self.skipTest("SKIPPED: " + done.stderr.decode())
+        self.assertEqual(done.returncode, 0)
+
+    def write_lmdb(self, name, images, side, labels):
+        """Of gray images: @param images a list of pixels each."""
+        with open(self.path("images"), "wb") as out:
+            out.write(struct.pack(">IIII", 2051, len(images), side, side) + b"".join(map(bytes, images)))
+        with open(self.path("labels"), "wb") as out:
+            out.write(struct.pack(">II", 2049, len(labels)) + bytes(labels))
+        status, text = cluster.run_tool("convert_mnist_data", "--backend=lmdb", self.path("images"), self.path("labels"),
+                                        self.path(name))
+        self.assertEqual(status, 0, text)
 
     def refused(self, *patterns, status=2, flags=()):
         process = self.start("--all", *flags)
@@ -230,13 +250,8 @@ class Hdf5DataTest(SourceTest):
     def write_rows(self, name, values, labels, shape=(1, cluster.SIDE, cluster.SIDE), label_type="int", label_dims=None):
         """An HDF5 file of rows."""
         dims = ",".join(str(dim) for dim in (len(values), *shape))
-        content = b"".join(struct.pack("%dd" % len(row), *row) for row in values)
-        content += struct.pack("%dd" % len(labels), *labels)
-        done = subprocess.run([cluster.program("write_hdf5"), self.path(name), "data", "float", dims, "label", label_type,
-                               label_dims or str(len(labels))], input=content, check=False, stderr=subprocess.PIPE)
-        if done.returncode == 2:
-            self.skipTest("SKIPPED: " + done.stderr.decode())
-        self.assertEqual(done.returncode, 0)
+        self.write_hdf5(name, [("data", "float", dims, [value for row in values for value in row]),
+                               ("label", label_type, label_dims or str(len(labels)), labels)])
 
     def setUp(self):
         super().setUp()
@@ -250,13 +265,7 @@ class Hdf5DataTest(SourceTest):
 
     def test_trains_alike_under_every_table_and_as_a_database(self):
         divided = self.expect_equal_tables(self.net())
-        with open(self.path("images"), "wb") as out:
-            out.write(struct.pack(">IIII", 2051, IMAGES, cluster.SIDE, cluster.SIDE) + b"".join(map(bytes, self.pixels)))
-        with open(self.path("labels"), "wb") as out:
-            out.write(struct.pack(">II", 2049, IMAGES) + bytes(self.labels))
-        status, text = cluster.run_tool("convert_mnist_data", "--backend=lmdb", self.path("images"), self.path("labels"),
-                                        self.path("db/lmdb"))
-        self.assertEqual(status, 0, text)
+        self.write_lmdb("db/lmdb", self.pixels, cluster.SIDE, self.labels)
         as_data = self.net().replace('"HDF5Data"', '"Data" transform_param { scale: 0.0078125 }')
         as_data = as_data.replace("hdf5_data_param", "data_param").replace('list.txt"', 'lmdb" backend: LMDB')
         self.expect_bits_of_database(as_data, divided)
@@ -296,7 +305,7 @@ layer { name: "accuracy" """
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 0.5], label_type="double")
         self.refused(r'layer "loss", batch \d+, rows from \d+: label 0\.5 of row \d+ is not in 0\.\.\d')
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2, 3, 4], label_dims="2,1,2")
-        self.refused(where + r'dataset "label" has labels of \[1 2\] in a row; expected one label, as in .*/a\.h5')
+        self.refused(where + r'dataset "label" has rows of \[1 2\]; expected one number, as in .*/a\.h5')
         self.write_rows("db/b.h5", [[1, 2, 3]] * 2, [1, 2], shape=(3,))
         self.refused(where + r'dataset "data" has rows of \[3 1 1\]; expected \[1 12 12\], as in .*/a\.h5')
         os.truncate(self.path("db/b.h5"), 700)
@@ -305,7 +314,8 @@ layer { name: "accuracy" """
         self.refused(where + r"no such file")
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2])
         self.write("net.prototxt", self.read("net.prototxt").decode().replace('top: "label"', 'top: "label" top: "other"'))
-        self.refused(r'layer "data": .*several labels \(label, other\) are not supported')
+        self.refused(r'layer "data": %s:1: %s: dataset "other" is not there; it is named as the layer\'s top 2' %
+                     (self.path("db/list.txt"), self.path("db/a.h5")))
 
     def test_labels_of_pixels_that_do_not_fit_name_layer_file_and_line(self):
         self.write_rows("db/a.h5", [[0.5] * cluster.SIDE ** 2] * 12, [1] * 72, label_dims="12,3,2")
@@ -314,6 +324,102 @@ layer { name: "accuracy" """
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.refused(r'net\.prototxt:\d+: layer "loss": labels have shape \[1 3 2\]; expected one for each of the 1 rows of '
                      r'\[1 4\]')
+
+
+class SeveralSourcesTest(SourceTest):
+    """Two tasks and a regression beside them, from four datasets of HDF5 files: however these are spread over layers, and
+    in whatever order a layer names them, the training is the same to the bit."""
+    LAYER = """layer { name: "%s" type: "HDF5Data" %s include { phase: %s }
+        hdf5_data_param { source: "none/list.txt" batch_size: 12 shuffle: true } }"""
+    HEADS = """layer { name: "ip3" type: "InnerProduct" bottom: "ip1" top: "ip3"
+        inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+layer { name: "odd_loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "odd" top: "odd_loss" loss_weight: 0.5 }
+layer { name: "ip4" type: "InnerProduct" bottom: "ip1" top: "ip4"
+        inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "far" type: "EuclideanLoss" bottom: "ip4" bottom: "place" top: "far" loss_weight: 0.1 }
+layer { name: "accuracy" """
+
+    def net(self, *layers):
+        """@param layers the tops of each layer that reads."""
+        def sources(phase):
+            return "\n".join(self.LAYER % (name, " ".join('top: "%s"' % top for top in tops.split()), phase)
+                             for name, tops in zip(("data", "more"), layers))
+        net = net_with([sources("TRAIN"), sources("TEST")]).replace('"none/', '"%(source)s/')
+        return net.replace('layer { name: "accuracy" ', self.HEADS)
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(5)
+        labels = [draw.randrange(cluster.CLASSES) for _ in range(IMAGES)]
+        pixels = [(60 * label + draw.randrange(60)) / 128 for label in labels for _ in range(cluster.SIDE ** 2)]
+        self.write_hdf5("db/rows.h5", [
+            ("data", "float", "%d,1,%d,%d" % (IMAGES, cluster.SIDE, cluster.SIDE), pixels),
+            ("label", "int", str(IMAGES), labels), ("odd", "float", "%d,1" % IMAGES, [label % 2 for label in labels]),
+            ("place", "double", "%d,3" % IMAGES, [draw.random() for _ in range(3 * IMAGES)])])
+        self.write("db/list.txt", self.path("db/rows.h5") + "\n")
+
+    def test_trains_alike_under_every_table_and_however_it_is_spread(self):
+        divided = self.expect_equal_tables(self.net("data label odd place"))
+        for layers in (("odd place label data",), ("data label", "place odd"), ("place label", "odd data")):
+            self.expect_bits_of_database(self.net(*layers), divided)
+
+    def test_programs_that_read_nets(self):
+        self.expect_programs_read(self.net("data label", "odd place"))
+        solver = "--solver=" + self.path("solver.prototxt")
+        planned = ["--hosts=127.0.0.1", "--cache_dir=none", "--out=" + self.path("planned.prototxt")]
+        status, text = cluster.run_tool("hproute", solver, "--conv=2", "--fc=1", *planned)
+        self.assertEqual(status, 0, text)
+        status, text = cluster.run_tool("hptime", "--model=" + self.path("net.prototxt"), "--iterations=2", "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        shutil.rmtree(self.path("db"))
+        check = ["--check", self.path("planned.prototxt"), "--cache_dir=none"]
+        for sample, expected, said in (("1,12,12+1+3", 0, "valid"), ("1,12,12", 2, "expected 2 shape(s) beside those of its data"),
+                                       ("1,12,12+1+4", 2, "bottoms have shapes"), ("1,12,12+", 2, "behind a plus each further top"),
+                                       ("1,12,12+1,2,3,4+3", 2, "behind a plus each further top")):
+            status, text = cluster.run_tool("hproute", *check, "--sample=" + sample)
+            self.assertEqual(status, expected, text)
+            self.assertIn(said, text)
+
+    def test_batches_that_differ(self):
+        net = self.net("data label", "odd place")
+        at = net.rindex("batch_size: 12")
+        self.make_job(iterations=20, test=True, net=net[:at] + "batch_size: 11" + net[at + len("batch_size: 12"):])
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.refused(r'layer "more" has a batch of 11 samples, and layer "data" of 12; expected the same')
+
+
+class PairedImagesTest(SourceTest):
+    """Images of one database, and of another images whose pixels are labels: as rows of an HDF5 file that has both."""
+    NET = """%s
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 4 kernel_size: 3
+        weight_filler { type: "xavier" } } }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 36
+        weight_filler { type: "xavier" } } }
+layer { name: "score" type: "Reshape" bottom: "ip1" top: "score"
+        reshape_param { shape { dim: 0 dim: 4 dim: 3 dim: 3 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss" loss_param { ignore_label: 0 } }
+layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "accuracy" include { phase: TEST } }
+"""
+    DATA = 'layer { name: "%s" type: "Data" top: "%s" data_param { source: "%s" batch_size: 12 backend: LMDB } %s }'
+
+    def test_trains_as_rows_do(self):
+        draw = random.Random(6)
+        images = [[draw.randrange(256) for _ in range(cluster.SIDE ** 2)] for _ in range(IMAGES)]
+        labels = [[image[13 * i] // 64 for i in range(9)] for image in images]
+        self.write_lmdb("db/images", images, cluster.SIDE, [0] * IMAGES)
+        self.write_lmdb("db/labels", labels, 3, [0] * IMAGES)
+        pair = self.NET % "\n".join(
+            (self.DATA % ("data", "data", "%(source)s/images", "transform_param { scale: 0.0078125 }"),
+             self.DATA % ("names", "label", "%(source)s/labels", "")))
+        divided = self.expect_equal_tables(pair, fc=0)
+        self.write_hdf5("db/rows.h5", [
+            ("data", "float", "%d,1,%d,%d" % (IMAGES, cluster.SIDE, cluster.SIDE), [p / 128 for image in images for p in image]),
+            ("label", "int", "%d,1,3,3" % IMAGES, [label for row in labels for label in row])])
+        self.write("db/list.txt", self.path("db/rows.h5") + "\n")
+        rows = self.NET % ('layer { name: "data" type: "HDF5Data" top: "data" top: "label" hdf5_data_param { '
+                           'source: "%(source)s/list.txt" batch_size: 12 } }')
+        self.expect_bits_of_database(rows, divided, fc=0)
 
 
 class LabelsOfPixelsTest(SourceTest):
@@ -392,7 +498,7 @@ class DummyDataTest(SourceTest):
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.refused(r'layer "loss", batch 0, .*label [4-8] of row \d+ is not in 0\.\.3')
         self.make_job(iterations=20, net=net.replace("shape { dim: 12 }", "shape { dim: 11 }"))
-        self.refused(r'layer "data": top "label" has the shape \[11\]; expected \[12\] or \[12, \.\.\.\], labels for each row')
+        self.refused(r'layer "data": top "label" has the shape \[11\]; expected \[12\] or \[12, \.\.\.\], as many rows as top "data"')
 
 
 if __name__ == "__main__":

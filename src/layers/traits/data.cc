@@ -45,8 +45,7 @@ Status CheckImageData(const caffe::LayerParameter& param) {
 Status CheckHdf5Data(const caffe::LayerParameter& param) {
   const caffe::HDF5DataParameter& data = param.hdf5_data_param();
   if (data.source().empty()) return LayerError(param, "hdf5_data_param has no source");
-  HP_RETURN_IF_ERROR(CheckDim(param, "hdf5_data_param { batch_size", data.batch_size()));
-  return CheckLabelTops(param);
+  return CheckDim(param, "hdf5_data_param { batch_size", data.batch_size());
 }
 
 StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {

@@ -38,7 +38,6 @@ StatusOr<Shape> WrittenDummyShape(const caffe::LayerParameter& param, int top) {
 }
 
 Status CheckDummyData(const caffe::LayerParameter& param) {
-  HP_RETURN_IF_ERROR(CheckLabelTops(param));
   const int fillers = param.dummy_data_param().data_filler_size();
   if (fillers > 1 && fillers != param.top_size()) {
     return LayerError(param, "has %d data_filler entries for %d tops; give one for each top, or one for all", fillers,
@@ -74,9 +73,9 @@ StatusOr<Shape> DummyShape(const caffe::LayerParameter& param, int top) {
   if (top == 0) return shape;
   HP_ASSIGN_OR_RETURN(const Shape data, DummyShape(param, 0));
   if (shape[0] == data[0]) return shape;
-  return LayerError(
-      param, "top \"%s\" has the shape [%s]; expected [%lld] or [%lld, ...], labels for each row of top \"%s\"", name,
-      shape.ToString().c_str(), static_cast<long long>(data[0]), static_cast<long long>(data[0]), param.top(0).c_str());
+  return LayerError(param, "top \"%s\" has the shape [%s]; expected [%lld] or [%lld, ...], as many rows as top \"%s\"",
+                    name, shape.ToString().c_str(), static_cast<long long>(data[0]), static_cast<long long>(data[0]),
+                    param.top(0).c_str());
 }
 
 const caffe::FillerParameter* DummyFiller(const caffe::LayerParameter& param, int top) {

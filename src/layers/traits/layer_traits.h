@@ -54,8 +54,7 @@ struct ClassSplit {
 /// Where a layer's tops come from.
 enum class SourceKind {
   kNone,     ///< from its bottoms: an op computes them
-  kDataset,  ///< from records (Data, ImageData, HDF5Data, DummyData): top 0 the images, top 1 their labels, which are
-             ///< sent ahead
+  kDataset,  ///< from records (Data, ImageData, HDF5Data, DummyData); SourceTop says which of them are labels
   kInput,    ///< from the program that runs the net (Input)
 };
 
@@ -112,8 +111,6 @@ class LayerTraits {
 
   SourceKind source() const;
   bool is_source() const { return source() != SourceKind::kNone; }
-  /// Whether top `top` is the labels of a dataset.
-  bool yields_labels(int top) const { return source() == SourceKind::kDataset && top == 1; }
   /// A source's batch size as written, in samples: of the global batch, or of one replica where the table says `batch:
   /// PER_REPLICA`. -1: the layer does not give one.
   int64_t batch_size() const;

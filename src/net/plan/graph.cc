@@ -46,6 +46,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   auto graph = std::make_unique<NetGraph>();
   graph->net_ = std::move(net);
   graph->phase_ = phase;
+  graph->source_tops_ = SourceTopsOf(*graph->net_, phase, types);
   for (int i = 0; i < graph->net_->layer_size(); ++i) {
     const caffe::LayerParameter& param = graph->net_->layer(i);
     if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
@@ -55,13 +56,14 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
       continue;
     }
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
-    if (traits.is_source()) graph->AddLabelValues(types);
+    if (traits.is_source()) graph->AddLabelValues();
     if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
   }
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(), phase.name().c_str());
   }
+  HP_RETURN_IF_ERROR(CheckSources(*graph->net_, phase, types));
   HP_RETURN_IF_ERROR(graph->FindShared());
   graph->MarkGradients();
   HP_RETURN_IF_ERROR(graph->CheckTargets());
@@ -74,7 +76,6 @@ int NetGraph::AddBlob(const std::string& name, int top, GraphLayer* producer) {
   blob.name = name;
   blob.producer = static_cast<int>(layers_.size());
   blob.top_index = top;
-  blob.label = producer->traits.yields_labels(top);
   blobs_.push_back(blob);
   producer->tops.push_back(static_cast<int>(blobs_.size()) - 1);
   return producer->tops.back();
@@ -90,19 +91,25 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   if (traits.reads_labels() || traits.may_read_labels()) {
     const GraphBlob& labels = blobs_[entry.bottoms[traits.label_bottom()]];
     entry.label_targets = traits.may_read_labels() && labels.label;
-    entry.tensor_labels = traits.reads_labels() && !labels.label && !layers_[labels.producer].source;
+    entry.tensor_labels = traits.reads_labels() && !labels.label;
   }
   HP_RETURN_IF_ERROR(AddTops(&entry));
-  if (traits.source() == SourceKind::kDataset) {
-    if (data_layer_ >= 0) {
-      return InvalidArgument("layer \"%s\": a second Data layer in one phase (the first is \"%s\") is not supported",
-                             traits.name().c_str(), layers_[data_layer_].param->name().c_str());
-    }
-    data_layer_ = index;
-  }
   HP_RETURN_IF_ERROR(CheckLabels(entry));
   layers_.push_back(std::move(entry));
+  if (traits.is_source()) MarkSource(order);
   return OkStatus();
+}
+
+// What the tops of the latest layer, a source, are of a sample.
+void NetGraph::MarkSource(int order) {
+  int others = 0;
+  for (const SourceTop& top : source_tops_) {
+    if (top.role == SourceTop::kOther) ++others;
+    if (top.layer != order) continue;
+    GraphBlob& blob = blobs_[layers_.back().tops[top.top]];
+    blob.label = top.role == SourceTop::kLabels;
+    if (!blob.label) blob.of_sample = top.role == SourceTop::kData ? 0 : others;
+  }
 }
 
 Status NetGraph::Silence(const LayerTraits& traits) {
@@ -173,19 +180,29 @@ Status NetGraph::AddTops(GraphLayer* entry) {
 // As Caffe does: the loss counts, and is no output of the net.
 void NetGraph::AddAutomaticTop(GraphLayer* entry) { blobs_[AddBlob("(automatic)", 0, entry)].automatic = true; }
 
-// How many labels of a whole batch count is known of those alone that go ahead of it.
+// How many labels of a whole batch count is known of those alone that go ahead of it, which are one blob.
 Status NetGraph::CheckLabels(const GraphLayer& entry) const {
   if (!entry.tensor_labels || !entry.traits.needs_batch_labels()) return OkStatus();
   return InvalidArgument(
-      "layer \"%s\": its labels, bottom \"%s\", are computed, so nobody knows how many of a batch are not ignored; "
-      "expected labels of a source, or normalization: BATCH_SIZE, FULL or NONE",
+      "layer \"%s\": its labels, bottom \"%s\", are computed or the second of two, so that nobody knows ahead how many "
+      "of a batch are not ignored; expected the labels of a source that are read first, or normalization: BATCH_SIZE, "
+      "FULL or NONE",
       entry.traits.name().c_str(), blobs_[entry.bottoms[entry.label_bottom()]].name.c_str());
 }
 
-int NetGraph::AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob) {
-  auto param = std::make_unique<caffe::LayerParameter>();
+namespace {
+
+caffe::LayerParameter OfType(const char* type) {
+  caffe::LayerParameter param;
+  param.set_type(type);
+  return param;
+}
+
+}  // namespace
+
+int NetGraph::AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob, caffe::LayerParameter own) {
+  auto param = std::make_unique<caffe::LayerParameter>(std::move(own));
   param->set_name(blobs_[blob].name + suffix);
-  param->set_type("Split");
   param->add_bottom(blobs_[blob].name);
   param->add_top(param->name());
   const StatusOr<LayerTraits> traits = LayerTraits::Create(*param, LayerTypes::BuiltIn());
@@ -206,29 +223,38 @@ int NetGraph::AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order
 // In the place of its first reader: it computes nothing, and the slices that land are its output.
 int NetGraph::ScatteredInto(int group, int order, int blob) {
   const auto [found, added] = scattered_.emplace(std::pair(blob, group), -1);
-  if (added) found->second = AddOwnEntry(GraphLayer::kScatter, ".scatter", order, blob);
+  if (added) found->second = AddOwnEntry(GraphLayer::kScatter, ".scatter", order, blob, OfType("Split"));
   return found->second;
 }
 
-void NetGraph::AddLabelValues(const LayerTypes& types) {
-  const int source = static_cast<int>(layers_.size()) - 1;
-  for (const int blob : std::vector<int>(layers_[source].tops)) {
-    if (!blobs_[blob].label || !ReadAsValues(layers_[source].order, blobs_[blob].name, types)) continue;
-    label_values_[blob] = AddOwnEntry(GraphLayer::kLabels, ".values", layers_[source].order, blob);
+void NetGraph::AddLabelValues() {
+  const int order = layers_.back().order;
+  const std::vector<int> tops = layers_.back().tops;
+  for (const SourceTop& top : source_tops_) {
+    if (top.layer != order || top.role != SourceTop::kLabels || !top.read_as_values) continue;
+    label_values_[tops[top.top]] = AddOwnEntry(GraphLayer::kLabels, ".values", order, tops[top.top], OfType("Split"));
   }
 }
 
-// Up to the layer that makes another blob of this name, which may be one that works in place.
-bool NetGraph::ReadAsValues(int source, const std::string& name, const LayerTypes& types) const {
-  for (int i = source + 1; i < net_->layer_size(); ++i) {
-    const caffe::LayerParameter& layer = net_->layer(i);
-    if (!LayerIsIn(layer, StateOf(*net_, phase_)) || types.Discards(layer)) continue;
-    for (int bottom = 0; bottom < layer.bottom_size(); ++bottom) {
-      if (layer.bottom(bottom) == name && !types.ReadsLabels(layer, bottom)) return true;
-    }
-    if (std::find(layer.top().begin(), layer.top().end(), name) != layer.top().end()) return false;
+// As in Caffe, where the loss is the product of weights and values of any blob, and the weight the gradient of each.
+void NetGraph::AddWeightedSums(int order, const LayerTraits& traits) {
+  if (traits.is_statistic()) return;
+  for (int top = 0; top < traits.param().top_size(); ++top) {
+    if (traits.loss_weight(top) == 0) continue;
+    caffe::LayerParameter sum = OfType("Reduction");
+    sum.mutable_reduction_param()->set_axis(0);
+    sum.add_loss_weight(traits.loss_weight(top));
+    AddOwnEntry(GraphLayer::kWeighted, ".weighted", order, *Latest(traits.param().top(top)), std::move(sum));
   }
-  return false;
+}
+
+// What others read, too, is no output.
+void NetGraph::HideSumsOfReadBlobs() {
+  for (const GraphLayer& entry : layers_) {
+    if (entry.piece != GraphLayer::kWeighted) continue;
+    const GraphBlob& blob = blobs_[entry.bottoms[0]];
+    blobs_[entry.tops[0]].automatic = blob.consumers.size() > 1 || blob.silenced;
+  }
 }
 
 // The latest layer keeps its weights and yields parts of sums; an entry behind it adds them up, and then the bias.
@@ -280,9 +306,8 @@ void NetGraph::CutClasses(int shards) {
 Status NetGraph::FindShared() {
   std::vector<LayerTraits> layers;  // each layer of the prototxt once
   for (const GraphLayer& entry : layers_) {
-    const bool own = entry.piece != GraphLayer::kSum && entry.piece != GraphLayer::kMerged;
-    if (own && entry.piece != GraphLayer::kScatter && entry.piece != GraphLayer::kLabels)
-      layers.push_back(entry.traits);
+    const bool first = entry.piece != GraphLayer::kSum && entry.piece != GraphLayer::kMerged;
+    if (first && !entry.of_no_layer()) layers.push_back(entry.traits);
   }
   HP_ASSIGN_OR_RETURN(SharedParams shared, SharedParams::Create(layers));
   shared_ = std::make_shared<const SharedParams>(std::move(shared));
@@ -370,12 +395,15 @@ Status NetGraph::MarkSamples() {
   return OkStatus();
 }
 
+bool NetGraph::reads_records() const {
+  return std::any_of(layers_.begin(), layers_.end(),
+                     [](const GraphLayer& layer) { return layer.traits.source() == SourceKind::kDataset; });
+}
+
 int64_t NetGraph::batch_size() const {
-  if (data_layer_ >= 0) return layers_[data_layer_].traits.batch_size();
-  for (const GraphLayer& layer : layers_) {
-    if (layer.source) return std::max<int64_t>(0, layer.traits.batch_size());
-  }
-  return 0;
+  const auto source =
+      std::find_if(layers_.begin(), layers_.end(), [](const GraphLayer& layer) { return layer.source; });
+  return source == layers_.end() ? 0 : std::max<int64_t>(0, source->traits.batch_size());
 }
 
 namespace {
@@ -388,15 +416,25 @@ Shape TopShape(int64_t rows, const Shape& of_sample) {
 
 }  // namespace
 
+const Shape& NetGraph::RowOfSource(const GraphBlob& blob, const SampleShape& sample) const {
+  if (blob.label) return sample.label;
+  return blob.of_sample == 0 ? sample.data : sample.others[blob.of_sample - 1];
+}
+
 StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t rows) const {
+  const auto others = std::count_if(source_tops_.begin(), source_tops_.end(),
+                                    [](const SourceTop& top) { return top.role == SourceTop::kOther; });
+  if (others != std::ssize(sample.others)) {
+    return InvalidArgument("a sample is %s; expected %lld shape(s) beside those of its data and labels",
+                           sample.ToString().c_str(), static_cast<long long>(others));
+  }
   std::vector<Shape> shapes(blobs_.size());
   for (const GraphLayer& layer : layers_) {
     if (layer.source) {
-      for (size_t i = 0; i < layer.tops.size(); ++i) {
-        const Shape& of_sample = i == 0 ? sample.data : sample.label;
-        const Shape top = TopShape(rows, of_sample);
-        shapes[layer.tops[i]] = top;
-        if (top.InBounds()) continue;
+      for (const int blob : layer.tops) {
+        const Shape& of_sample = RowOfSource(blobs_[blob], sample);
+        shapes[blob] = TopShape(rows, of_sample);
+        if (shapes[blob].InBounds()) continue;
         return InvalidArgument("layer \"%s\": %lld samples of shape [%s] are too large; expected at most %lld elements",
                                layer.traits.name().c_str(), static_cast<long long>(rows), of_sample.ToString().c_str(),
                                static_cast<long long>(Shape::kMaxElements));

@@ -3,6 +3,7 @@
 #include "base/sample_shape.h"
 #include "hp/status.h"
 #include "layers/traits/layer_types.h"
+#include "layers/traits/source_tops.h"
 #include "net/plan/shared_params.h"
 #include "proto/caffe.pb.h"
 #include "proto/phase.h"
@@ -17,11 +18,13 @@ namespace hp {
 
 /// One tensor of the whole net. A name that layers overwrite in place stands for several blobs, one for each writer.
 struct GraphBlob {
-  std::string name;             ///< as in the prototxt
-  int producer = -1;            ///< index of the layer that writes it
-  int top_index = 0;            ///< which top of the producer
-  std::vector<int> consumers;   ///< indices of the layers that read it, in their order
-  bool label = false;           ///< labels of a dataset: sent ahead of the micro-batches (LabelFeed), on no edge
+  std::string name;            ///< as in the prototxt
+  int producer = -1;           ///< index of the layer that writes it
+  int top_index = 0;           ///< which top of the producer
+  std::vector<int> consumers;  ///< indices of the layers that read it, in their order
+  bool label = false;          ///< labels of a source: sent ahead of the micro-batches (LabelFeed), on no edge
+  /// Of a source, but its labels: 0 is SampleShape::data, from 1 on SampleShape::others. -1: layers compute it.
+  int of_sample = -1;
   bool silenced = false;        ///< a Silence reads it, which is no consumer: it is no output of the net
   bool automatic = false;       ///< top 0 of a loss for which the prototxt names none: nobody can read it
   bool needs_gradient = false;  ///< some parameter below it learns by it; false for all blobs in a test
@@ -50,9 +53,10 @@ struct GraphLayer {
   /// Of a layer that is split by inputs there are two entries, one behind the other: kProduct, which has its weights,
   /// and kSum, which has its bias; likewise of one over classes that shards have in slices: kClasses, whose top is what
   /// the shards say of their classes, side by side, and kMerged, which has it as its last bottom. It has the layer's
-  /// other bottoms as well, or (ClassSplit::on_one_shard) the labels alone. A kScatter (GraphCuts::scattered) and a
-  /// kLabels, which makes an ordinary blob of the labels for layers that do not take them as such, are of no layer.
-  enum Piece { kAll, kProduct, kSum, kScatter, kClasses, kMerged, kLabels };
+  /// other bottoms as well, or (ClassSplit::on_one_shard) the labels alone. Of no layer are
+  /// kScatter (GraphCuts::scattered), kLabels, which makes an ordinary blob of the labels for layers that do not take
+  /// them as such, and kWeighted, a statistic: the sum of a blob that has a loss_weight though no loss makes it.
+  enum Piece { kAll, kProduct, kSum, kScatter, kClasses, kMerged, kLabels, kWeighted };
 
   LayerTraits traits;
   const caffe::LayerParameter* param;  ///< in the graph's net(), or the graph's own
@@ -60,7 +64,7 @@ struct GraphLayer {
   std::vector<int> bottoms, tops;  ///< blob indices, in the order of the prototxt; labels included
   bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
   bool label_targets = false;      ///< its label_bottom, which may be a tensor, is labels (may_read_labels)
-  bool tensor_labels = false;      ///< its labels are an ordinary blob, computed from others
+  bool tensor_labels = false;      ///< its labels are an ordinary blob: computed, or not those that go ahead
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it that gradients reach, has a top with a loss weight
@@ -71,7 +75,8 @@ struct GraphLayer {
   int sampled_by = -1;
   const SharedParams* shared = nullptr;  ///< NetGraph::shared of its graph
 
-  /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes", of a kLabels "BLOB.values".
+  /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes", of a kLabels "BLOB.values",
+  /// of a kWeighted "BLOB.weighted".
   std::string name() const;
   /// As those of its traits, of what this entry computes.
   bool is_statistic() const { return piece != kClasses && traits.is_statistic(); }
@@ -85,6 +90,7 @@ struct GraphLayer {
   /// between the pieces of a layer always is.
   bool propagates(size_t i) const;
   ChannelUse channel_use() const;
+  bool of_no_layer() const { return piece == kScatter || piece == kLabels || piece == kWeighted; }
   /// The learnable blobs of this entry, with the factors of the parameters that they share. @param in as for
   /// LayerTraits::Params.
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
@@ -103,9 +109,9 @@ class NetGraph {
   /// @param types must outlive the graph.
   /// @param cuts of layers that the table splits.
   /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
-  /// field, a second Data layer, parameters that can't be shared (SharedParams::Create), targets or labels that learn,
-  /// labels that are computed and of which not all count, a sample of classes read by another layer than one loss; or
-  /// the phase has no layers.
+  /// field, sources that do not fit together (CheckSources), parameters that can't be shared (SharedParams::Create),
+  /// targets or labels that learn, labels that do not go ahead and of which not all count, a sample of classes read by
+  /// another layer than one loss; or the phase has no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn(),
                                                     const GraphCuts& cuts = {});
@@ -119,14 +125,14 @@ class NetGraph {
   /// gives them. Before any use of the graph.
   void ShareAs(const NetGraph& train);
   const caffe::NetParameter& net() const { return *net_; }
-  /// Index of the Data layer; -1: the phase has none.
-  int data_layer() const { return data_layer_; }
-  /// The batch_size of the Data layer, or the rows of the first Input if there is none; 0: no source states one.
+  /// Whether a layer reads records.
+  bool reads_records() const;
+  /// The batch_size of its sources; 0: they state none.
   int64_t batch_size() const;
   /// The shapes of all blobs, by blob, for `rows` samples.
-  /// @param sample of every source: its top 0 is [rows, C, H, W], its other tops are [rows], or [rows, ...] where a row
-  /// has several labels.
-  /// @return kInvalidArgument, naming the layer: a shape that it can't take.
+  /// @param sample of all sources: labels are [rows], or [rows, ...] where a row has several.
+  /// @return kInvalidArgument: a shape that a layer can't take (named), or `sample` has another number of `others` than
+  /// the sources.
   StatusOr<std::vector<Shape>> Shapes(const SampleShape& sample, int64_t rows) const;
   /// The blob whose classes a kClasses entry says something of; of a kMerged one, the same blob.
   int ClassesOf(int layer) const {
@@ -144,18 +150,21 @@ class NetGraph {
   StatusOr<int> Bottom(const LayerTraits& traits, const std::string& name);
   Status FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry);
   Status AddTops(GraphLayer* entry);
+  void MarkSource(int order);
+  const Shape& RowOfSource(const GraphBlob& blob, const SampleShape& sample) const;
   void AddAutomaticTop(GraphLayer* entry);
   Status CheckLabels(const GraphLayer& entry) const;
   int AddBlob(const std::string& name, int top, GraphLayer* producer);
-  /// An entry that is of no layer and reads `blob`, as a Split of one top: kScatter or kLabels. @return its top.
-  int AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob);
+  /// An entry that is of no layer and reads `blob`. @param param its type and fields. @return its top.
+  int AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob, caffe::LayerParameter param);
+  void AddWeightedSums(int order, const LayerTraits& traits);
   int ScatteredInto(int group, int order, int blob);
   /// Behind the latest layer, a source: an ordinary blob of its labels if some layer does not take them as labels.
-  void AddLabelValues(const LayerTypes& types);
-  bool ReadAsValues(int source, const std::string& name, const LayerTypes& types) const;
+  void AddLabelValues();
   void CutProduct();
   void CutClasses(int shards);
   Status FindShared();
+  void HideSumsOfReadBlobs();
   void MarkGradients();
   Status CheckTargets() const;
   Status MarkSamples();
@@ -169,7 +178,7 @@ class NetGraph {
   std::map<std::pair<int, int>, int> scattered_;                    // (blob, group) -> the blob that its scatter makes
   std::vector<std::unique_ptr<caffe::LayerParameter>> own_params_;  // of entries that are of no layer
   std::map<int, int> label_values_;                                 // by blob of labels: the ordinary one
-  int data_layer_ = -1;
+  std::vector<SourceTop> source_tops_;
 };
 
 }  // namespace hp

@@ -9,18 +9,6 @@ std::optional<int> CountedIgnoreLabel(const NetGraph& graph) {
   return std::nullopt;
 }
 
-namespace {
-
-// A source's first top is data, which is taken for a label only where it is one number a row, as of an Input layer.
-Status CheckLabelBottom(const NetGraph& graph, const GraphLayer& layer, const SampleShape& sample) {
-  const GraphBlob& labels = graph.blobs()[layer.bottoms[layer.label_bottom()]];
-  if (labels.top_index > 0 || (sample.data.count() == 1 && sample.label.rank() == 0)) return OkStatus();
-  return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer", layer.traits.name().c_str(),
-                         labels.name.c_str());
-}
-
-}  // namespace
-
 Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout) {
   const bool several = sample.label.rank() > 0;
   if (several && (!sample.label.InBounds() || sample.labels() < 2))
@@ -28,7 +16,6 @@ Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const 
   const GraphLayer* first = nullptr;  // that counts
   for (const GraphLayer& layer : graph.layers()) {
     if (!layer.reads_labels()) continue;
-    HP_RETURN_IF_ERROR(CheckLabelBottom(graph, layer, sample));
     if (!several) continue;
     const char* const name = layer.traits.name().c_str();
     if (layout.stage_of_layer[layer.order] != 0) {

@@ -18,7 +18,7 @@ std::optional<int> CountedIgnoreLabel(const NetGraph& graph);
 
 /// Checks that net and table keep to that.
 /// @return kInvalidArgument, naming the layer: it reads such labels in another stage than the first, counts them with
-/// another ignored label than a layer before it does, or takes for labels what is an image.
+/// another ignored label than a layer before it does.
 Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout);
 
 }  // namespace hp

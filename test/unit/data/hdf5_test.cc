@@ -40,6 +40,11 @@ class Hdf5DatasetTest : public testing::Test {
     for (const std::string& name : names) list += (folder_ / name) + "\n";
     return Open(list);
   }
+  static float LabelOf(Dataset* dataset, int64_t record) {
+    float label = -1;
+    EXPECT_TRUE(dataset->ReadTop(record, 1, {}, &label).ok());
+    return label;
+  }
   std::string ErrorOf(const std::vector<std::string>& names) { return OpenFiles(names).status().message(); }
 
   TempFolder folder_;
@@ -57,7 +62,7 @@ TEST_F(Hdf5DatasetTest, RecordsAreTheRowsOfAllFiles) {
     ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
     EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({2, 2, 1}));
     const int row = static_cast<int>(record < 3 ? record : record - 3);
-    EXPECT_EQ((*dataset)->LabelOf(record, datum), 3 * row);
+    EXPECT_EQ(LabelOf(dataset->get(), record), 3 * row);
     ASSERT_EQ(datum.float_data_size(), 4);
     for (int i = 0; i < 4; ++i)
       EXPECT_EQ(datum.float_data(i), (record < 3 ? 0.0f : 100.0f) + 0.25f * static_cast<float>(4 * row + i));
@@ -75,7 +80,7 @@ TEST_F(Hdf5DatasetTest, DimsThatAreNotThereAreOne) {
   auto unlabelled = OpenFiles({"a"});
   ASSERT_TRUE(unlabelled.ok()) << unlabelled.status();
   ASSERT_TRUE((*unlabelled)->ReadDatum(3, &datum).ok());
-  EXPECT_EQ((*unlabelled)->LabelOf(3, datum), 0);
+  EXPECT_EQ(LabelOf(unlabelled->get(), 3), 0);
 }
 
 TEST_F(Hdf5DatasetTest, ManyFilesAreReadByManyThreadsInAnyOrder) {
@@ -104,17 +109,17 @@ TEST_F(Hdf5DatasetTest, LabelsOfPixels) {
   WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 1, 2, 2});
   auto dataset = OpenFiles({"a", "b"});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->label_shape(), (Shape{1, 2, 2}));
+  EXPECT_EQ((*dataset)->top_shape(1), (Shape{1, 2, 2}));
   for (const int64_t record : {4, 0, 3, 2, 1}) {
     std::vector<float> labels(4);
-    ASSERT_TRUE((*dataset)->ReadLabels(record, labels.data()).ok());
+    ASSERT_TRUE((*dataset)->ReadTop(record, 1, {}, labels.data()).ok());
     const float first = 12 * static_cast<float>(record < 3 ? record : record - 3);
     EXPECT_EQ(labels, (std::vector<float>{first, first + 3, first + 6, first + 9}));
   }
   const uint64_t fingerprint = (*dataset)->Fingerprint();
   dataset->reset();  // a file that is open is not written
   WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 2, 2, 1});
-  EXPECT_THAT(ErrorOf({"a", "b"}), HasSubstr("has labels of [2 2 1] in a row; expected labels of [1 2 2], as in"));
+  EXPECT_THAT(ErrorOf({"a", "b"}), HasSubstr("has rows of [2 2 1]; expected [1 2 2], as in"));
   ASSERT_TRUE(test::WriteHdf5(folder_ / "a", {{"data", "float", {1, 1}, {0}}, {"label", "int", {1, 2}, {4, 5}}}).ok());
   const uint64_t some = (*OpenFiles({"a"}))->Fingerprint();
   ASSERT_TRUE(test::WriteHdf5(folder_ / "a", {{"data", "float", {1, 1}, {0}}, {"label", "int", {1, 2}, {4, 6}}}).ok());
@@ -130,24 +135,50 @@ TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(with("b"), line + (folder_ / "b") + ": dataset \"data\" has rows of [6 1 1]; expected [5 1 1], as in " +
                            (folder_ / "a"));
   WriteRows("b", {4}, 0);
-  EXPECT_THAT(with("b"),
-              HasSubstr("dataset \"data\" has the shape [4]; expected [rows, channels, height, width], or the first"));
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" has rows of [1 1 1]; expected [5 1 1]"));
   WriteRows("b", {4, 5, 1, 1, 1}, 0);
-  EXPECT_THAT(with("b"), HasSubstr("has the shape [4 5 1 1 1]"));
+  EXPECT_THAT(with("b"), HasSubstr("has the shape [4 5 1 1 1]; expected [rows] and up to three dims behind"));
   WriteRows("b", {4, 5}, 0, "float", "int", {4, 2});
-  EXPECT_EQ(with("b"), line + (folder_ / "b") +
-                           ": dataset \"label\" has labels of [2] in a row; expected one label, as in " +
+  EXPECT_EQ(with("b"), line + (folder_ / "b") + ": dataset \"label\" has rows of [2]; expected one number, as in " +
                            (folder_ / "a"));
   WriteRows("b", {4, 5}, 0, "float", "int", {4, 1, 2, 1, 2});
-  EXPECT_THAT(with("b"),
-              HasSubstr("dataset \"label\" has the shape [4 1 2 1 2]; expected [4], or [4, ...] with several"));
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [4 1 2 1 2]; expected [rows] and up to three"));
   WriteRows("b", {4, 5}, 0, "float", "int", {3});
-  EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [3]; expected [4]"));
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [3]; expected [4] or [4, ...], as many"));
   ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {1, 5}, std::vector<double>(5)}}).ok());
-  EXPECT_EQ(with("b"),
-            line + (folder_ / "b") + ": dataset \"label\" is not there; it is named as the layer's second top");
+  EXPECT_EQ(with("b"), line + (folder_ / "b") + ": dataset \"label\" is not there; it is named as the layer's top 1");
   ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"label", "float", {1}, {1}}}).ok());
-  EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" is not there; it is named as the layer's first top"));
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" is not there; it is named as the layer's top 0"));
+}
+
+// Three tops, of which the first is a number for each row.
+TEST_F(Hdf5DatasetTest, AnyNumberOfTops) {
+  layer_.add_top("more");
+  const auto write = [&](double last) {
+    ASSERT_TRUE(test::WriteHdf5(folder_ / "a", {{"data", "int", {2}, {5, 6}},
+                                                {"label", "float", {2, 3}, {1, 2, 3, 4, 5, 6}},
+                                                {"more", "double", {2, 1, 1}, {-0.5, last}}})
+                    .ok());
+  };
+  write(0.25);
+  auto dataset = OpenFiles({"a"});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->tops(), 3);
+  EXPECT_EQ((*dataset)->top_shape(1), Shape{3});
+  EXPECT_EQ((*dataset)->top_shape(2), Shape());
+  caffe::Datum datum;
+  ASSERT_TRUE((*dataset)->ReadDatum(1, &datum).ok());
+  EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({1, 1, 1}));
+  EXPECT_EQ(datum.float_data(0), 6);
+  std::vector<float> row(3);
+  ASSERT_TRUE((*dataset)->ReadTop(1, 1, datum, row.data()).ok());
+  EXPECT_EQ(row, (std::vector<float>{4, 5, 6}));
+  ASSERT_TRUE((*dataset)->ReadTop(1, 2, datum, row.data()).ok());
+  EXPECT_EQ(row[0], 0.25f);
+  const uint64_t fingerprint = (*dataset)->Fingerprint();
+  dataset->reset();
+  write(0.5);
+  EXPECT_NE((*OpenFiles({"a"}))->Fingerprint(), fingerprint);
 }
 
 // A number that a net learns to tell, rather than a class, need not be whole; which of the two it is, its readers know.
@@ -157,12 +188,10 @@ TEST_F(Hdf5DatasetTest, OneLabelOfARowMayBeAnyNumber) {
                   .ok());
   const auto dataset = OpenFiles({"a"});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->label_shape().rank(), 0);
-  caffe::Datum datum;
+  EXPECT_EQ((*dataset)->top_shape(1).rank(), 0);
   const float expected[] = {1, 0.25f, -3e9f};
   for (int64_t record = 0; record < 3; ++record) {
-    ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
-    EXPECT_EQ((*dataset)->LabelOf(record, datum), expected[record]);
+    EXPECT_EQ(LabelOf(dataset->get(), record), expected[record]);
   }
   ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {3, 5}, std::vector<double>(15)},
                                               {"label", "double", {3, 1}, {1, 0.5, -3e9}}})

@@ -57,8 +57,8 @@ class FakeDataset : public Dataset {
 class TwoLabels : public FakeDataset {
  public:
   using FakeDataset::FakeDataset;
-  Shape label_shape() const override { return {2, 1}; }
-  Status ReadLabels(int64_t record, float* labels) override {
+  Shape top_shape(int) const override { return {2, 1}; }
+  Status ReadTop(int64_t record, int, const caffe::Datum&, float* labels) override {
     labels[0] = static_cast<float>(record);
     labels[1] = -labels[0];
     return OkStatus();
@@ -84,6 +84,14 @@ class MeetingPlace : public FakeDataset {
   CondVar all_here_;
   int missing_ HP_GUARDED_BY(meeting_);
 };
+
+/// Of images and labels of one source.
+BatchReader ReaderOf(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options) {
+  SampleLayout layout;
+  layout.shape = {transformer->output_shape(), dataset->top_shape(1)};
+  layout.labels = {0, 1};
+  return BatchReader({{dataset, order, transformer}}, layout, std::move(options));
+}
 
 std::unique_ptr<Transformer> PlainTransformer() {
   const caffe::Datum first = NoiseDatum(0, 1, 2, 3, 0);
@@ -193,6 +201,68 @@ void ExpectPiece(const BatchReader& reader, int64_t number, const Piece& piece, 
   }
 }
 
+/// A sample is a record of each source, in that source's order.
+TEST(BatchReader, SeveralSources) {
+  FakeDataset images(7);
+  TwoLabels more(5);
+  const auto transformer = PlainTransformer();
+  const RecordOrder order(7, false, 1), other_order(5, true, 3);
+  SampleLayout layout;
+  layout.shape = {transformer->output_shape(), Shape{2, 1}, {transformer->output_shape(), Shape()}};
+  layout.labels = {1, 1};
+  layout.others = {{1, 0}, {0, 1}};
+  const Division division{4, 0, {3, 1}};
+  Recorder recorder;
+  BatchReader reader({{&images, order, transformer.get()}, {&more, other_order, transformer.get()}}, layout,
+                     recorder.Options(division, 2, 3));
+  reader.Start(0, 8);
+  for (int64_t n = 0; n < 8; ++n) {
+    recorder.WaitFor(Ready(n));
+    const Piece piece = division.At(n);
+    const float* const floats = reader.images(n);
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const auto record = static_cast<float>(order.Record(piece.first_sample + row)),
+                 other = static_cast<float>(other_order.Record(piece.first_sample + row));
+      const float* const labels = floats + 6 * piece.rows + 2 * row;
+      for (int i = 0; i < 6; ++i) {
+        EXPECT_EQ(floats[6 * row + i], record);
+        EXPECT_EQ(floats[layout.shape.OtherAt(0, piece.rows) + 6 * row + i], other);
+      }
+      EXPECT_EQ(labels[0], other);
+      EXPECT_EQ(labels[1], -other);
+      EXPECT_EQ(floats[layout.shape.OtherAt(1, piece.rows) + row], record);
+      EXPECT_EQ(recorder.labels(piece.batch)[2 * (piece.first_row_in_batch + row)], other);
+    }
+    EXPECT_EQ(layout.shape.OtherAt(0, piece.rows) % 16, 0);
+    reader.Release(n);
+  }
+}
+
+/// Where one has a bad record, all go on with their next one: what belongs together stays together.
+TEST(BatchReader, SourcesSkipBadRecordsTogether) {
+  FakeDataset images(6), others(6);
+  others.rubbish_ = 2;
+  images.rubbish_ = 3;
+  const auto transformer = PlainTransformer();
+  const RecordOrder order(6, false, 1);
+  SampleLayout layout;
+  layout.shape = {transformer->output_shape(), {}, {transformer->output_shape()}};
+  layout.labels = {0, 1};
+  layout.others = {{1, 0}};
+  const Division division{6, 0, {6}};
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(division, 1, 1);
+  options.max_bad_records = 2;
+  BatchReader reader({{&images, order, transformer.get()}, {&others, order, transformer.get()}}, layout, options);
+  reader.Start(0, 1);
+  recorder.WaitFor(Ready(0));
+  const float expected[] = {0, 1, 4, 4, 4, 5};
+  for (int row = 0; row < 6; ++row) {
+    EXPECT_EQ(reader.images(0)[6 * row], expected[row]);
+    EXPECT_EQ(reader.images(0)[layout.shape.OtherAt(0, 6) + 6 * row], expected[row]);
+  }
+}
+
 struct Setting {
   int ring, threads;
 };
@@ -219,7 +289,7 @@ TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {
     slots.insert(buffer.floats());
     return buffer;
   };
-  BatchReader reader(&dataset, order, transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, order, transformer.get(), options);
   EXPECT_EQ(static_cast<int>(slots.size()), GetParam().ring);
   reader.Start(0, 5);
   for (int64_t n = 0; n < 5; ++n) {
@@ -238,7 +308,7 @@ TEST_P(BatchReaderTest, SeveralLabelsOfARowLieBehindTheImages) {
   Recorder recorder;
   BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
   options.max_bad_records = 1;
-  BatchReader reader(&dataset, {20, false, 1}, transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, {20, false, 1}, transformer.get(), options);
   reader.Start(0, 6);
   for (int64_t n = 0; n < 6; ++n) {
     recorder.WaitFor(Ready(n));
@@ -270,7 +340,7 @@ TEST_P(BatchReaderTest, TheNextGoodRecordStandsInForABadOne) {
   Recorder recorder;
   BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
   options.max_bad_records = 3;
-  BatchReader reader(&dataset, {10, false, 1}, transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, {10, false, 1}, transformer.get(), options);
   reader.Start(0, 6);
   const std::vector<float> expected = {0, 1, 2, 5, 5, 5, 6, 7, 8, 0};
   for (int64_t n = 0; n < 6; ++n) {
@@ -295,7 +365,7 @@ TEST_P(BatchReaderTest, MoreBadRecordsThanMayBeSkippedAreAnError) {
   Recorder recorder;
   BatchReaderOptions options = recorder.Options(Division{10, 0, {10}}, GetParam().ring, GetParam().threads);
   options.max_bad_records = 2;
-  BatchReader reader(&dataset, {10, false, 1}, transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, {10, false, 1}, transformer.get(), options);
   reader.Start(0, 2);
   recorder.WaitFor("error");
   reader.Stop();
@@ -315,7 +385,7 @@ TEST(BatchReader, WhereAllRecordsAreBadThereIsAnEnd) {
   Recorder recorder;
   BatchReaderOptions options = recorder.Options(Division{2, 0, {2}}, 1, 1);
   options.max_bad_records = 100;
-  BatchReader reader(&dataset, {2, false, 1}, transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, {2, false, 1}, transformer.get(), options);
   reader.Start(0, 1);
   recorder.WaitFor("error");
   reader.Stop();
@@ -328,9 +398,9 @@ TEST_P(BatchReaderTest, SaysThatThereIsNoMemoryForImages) {
   Recorder recorder;
   BatchReaderOptions options = recorder.Options(Division{4, 0, {4}}, GetParam().ring, GetParam().threads);
   options.allocate = [](size_t) { return ResourceExhausted("none left"); };
-  EXPECT_EQ(BatchReader(&dataset, {20, false, 1}, transformer.get(), options).allocated().message(), "none left");
+  EXPECT_EQ(ReaderOf(&dataset, {20, false, 1}, transformer.get(), options).allocated().message(), "none left");
   options.allocate = nullptr;
-  EXPECT_TRUE(BatchReader(&dataset, {20, false, 1}, transformer.get(), options).allocated().ok());
+  EXPECT_TRUE(ReaderOf(&dataset, {20, false, 1}, transformer.get(), options).allocated().ok());
 }
 
 TEST_P(BatchReaderTest, PiecesComeInOrderWithTheirRowsAfterTheirLabels) {
@@ -339,8 +409,8 @@ TEST_P(BatchReaderTest, PiecesComeInOrderWithTheirRowsAfterTheirLabels) {
   const RecordOrder order(100, true, 11);
   const Division division{20, 4, {3, 2, 3}};
   Recorder recorder;
-  BatchReader reader(&dataset, order, transformer.get(),
-                     recorder.Options(division, GetParam().ring, GetParam().threads));
+  BatchReader reader =
+      ReaderOf(&dataset, order, transformer.get(), recorder.Options(division, GetParam().ring, GetParam().threads));
   const int64_t end = 30;
   reader.Start(0, end);
   for (int64_t n = 0; n < end; ++n) {
@@ -380,8 +450,8 @@ TEST_P(BatchReaderTest, PiecesMayBeReleasedInAnyOrder) {
   const RecordOrder order(50, false, 0);
   const Division division{8, 0, {2, 2, 2, 2}};
   Recorder recorder;
-  BatchReader reader(&dataset, order, transformer.get(),
-                     recorder.Options(division, GetParam().ring, GetParam().threads));
+  BatchReader reader =
+      ReaderOf(&dataset, order, transformer.get(), recorder.Options(division, GetParam().ring, GetParam().threads));
   reader.Start(0, 40);
   // As many as are ready at once for sure, the newest first.
   const int64_t window = std::min(GetParam().ring, 4);
@@ -401,8 +471,8 @@ TEST_P(BatchReaderTest, StartsAgainFromAnyPieceAndStopsUnderWay) {
   const RecordOrder order(64, true, 2);
   const Division division{4, 0, {2, 2}};
   Recorder recorder;
-  BatchReader reader(&dataset, order, transformer.get(),
-                     recorder.Options(division, GetParam().ring, GetParam().threads));
+  BatchReader reader =
+      ReaderOf(&dataset, order, transformer.get(), recorder.Options(division, GetParam().ring, GetParam().threads));
   for (const int64_t first : {0, 0, 7, 1000}) {
     recorder.Clear();
     reader.Start(first, first + 100);
@@ -422,7 +492,8 @@ TEST(BatchReader, ResumedInTheMiddleOfABatchItTellsTheRestOfTheLabels) {
   const auto transformer = PlainTransformer();
   const Division division{6, 0, {2, 2, 2}};
   Recorder recorder;
-  BatchReader reader(&dataset, RecordOrder(64, false, 0), transformer.get(), recorder.Options(division, 4, 1));
+  BatchReader reader =
+      ReaderOf(&dataset, RecordOrder(64, false, 0), transformer.get(), recorder.Options(division, 4, 1));
   reader.Start(4, 6);
   recorder.WaitFor(Ready(5));
   EXPECT_EQ(recorder.labels(1), (std::vector<float>{8, 9, 10, 11}));
@@ -436,7 +507,7 @@ TEST(BatchReader, AllThreadsReadTheRowsOfOnePiece) {
   const auto transformer = PlainTransformer();
   const RecordOrder order(20, false, 1);
   Recorder recorder;
-  BatchReader reader(&dataset, order, transformer.get(), recorder.Options(division, 1, 4));
+  BatchReader reader = ReaderOf(&dataset, order, transformer.get(), recorder.Options(division, 1, 4));
   reader.Start(0, 3);
   for (int64_t piece = 0; piece < 3; ++piece) {
     recorder.WaitFor(Ready(piece));
@@ -453,7 +524,8 @@ TEST(BatchReader, ReadsOneBatchAheadAndNoFurther) {
   const auto transformer = PlainTransformer();
   const Division division{4, 0, {2, 2}};
   Recorder recorder;
-  BatchReader reader(&dataset, RecordOrder(1000, false, 0), transformer.get(), recorder.Options(division, 1, 1));
+  BatchReader reader =
+      ReaderOf(&dataset, RecordOrder(1000, false, 0), transformer.get(), recorder.Options(division, 1, 1));
   reader.Start(0, 100);
   recorder.WaitFor("ready 0");
   recorder.WaitFor("labels 1");
@@ -473,7 +545,7 @@ TEST(BatchReader, ReadsAsManyBatchesAheadAsItIsTold) {
   Recorder recorder;
   auto options = recorder.Options({4, 0, {4}}, 1, 2);
   options.batches_ahead = 3;
-  BatchReader reader(&dataset, RecordOrder(1000, false, 0), transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, RecordOrder(1000, false, 0), transformer.get(), options);
   reader.Start(0, 100);
   recorder.WaitFor("labels 3");
   recorder.WaitFor("ready 0");
@@ -491,7 +563,7 @@ TEST(BatchReader, CallbacksMayRelease) {
     self->Release(piece);
     tell(piece);
   };
-  BatchReader reader(&dataset, RecordOrder(100, false, 0), transformer.get(), options);
+  BatchReader reader = ReaderOf(&dataset, RecordOrder(100, false, 0), transformer.get(), options);
   self = &reader;
   reader.Start(0, 50);
   recorder.WaitFor("ready 49");
@@ -500,8 +572,8 @@ TEST(BatchReader, CallbacksMayRelease) {
 Status ErrorOf(FakeDataset* dataset, int threads) {
   const auto transformer = PlainTransformer();
   Recorder recorder;
-  BatchReader reader(dataset, RecordOrder(dataset->size(), false, 0), transformer.get(),
-                     recorder.Options({4, 0, {2, 2}}, 2, threads));
+  BatchReader reader = ReaderOf(dataset, RecordOrder(dataset->size(), false, 0), transformer.get(),
+                                recorder.Options({4, 0, {2, 2}}, 2, threads));
   reader.Start(0, 1000);
   recorder.WaitFor("error");
   reader.Stop();
@@ -547,8 +619,8 @@ TEST(BatchReader, ReadsARealDatabase) {
   const RecordOrder order(40, true, 3);
   const Division whole{10, 0, {10}}, part{10, 4, {3, 3}};
   Recorder recorder, part_recorder;
-  BatchReader reader(dataset->get(), order, transformer->get(), recorder.Options(whole, 2, 2));
-  BatchReader part_reader(dataset->get(), order, transformer->get(), part_recorder.Options(part, 1, 1));
+  BatchReader reader = ReaderOf(dataset->get(), order, transformer->get(), recorder.Options(whole, 2, 2));
+  BatchReader part_reader = ReaderOf(dataset->get(), order, transformer->get(), part_recorder.Options(part, 1, 1));
   reader.Start(0, 12);
   part_reader.Start(0, 24);
   // The same samples are the same bits for a node that reads only some of them.

@@ -17,7 +17,7 @@ StatusOr<std::unique_ptr<Dataset>> OpenDummy(const std::string& tops, const std:
   caffe::LayerParameter layer;
   const std::string text = "name: 'data' type: 'DummyData' " + tops + " dummy_data_param { " + param + " }";
   CHECK(google::protobuf::TextFormat::ParseFromString(text, &layer));
-  return DummyDataset::Open(layer, {});
+  return DummyDataset::Open(layer, 1, {});
 }
 
 std::unique_ptr<Dataset> Opened(const std::string& param) {
@@ -33,6 +33,12 @@ caffe::Datum RecordOf(Dataset* dataset, int64_t record) {
   return datum;
 }
 
+float LabelOf(Dataset* dataset, int64_t record) {
+  float label = -1;
+  CHECK(dataset->ReadTop(record, 1, {}, &label).ok());
+  return label;
+}
+
 constexpr char kShapes[] = "shape { dim: 6 dim: 3 dim: 50 dim: 40 } shape { dim: 6 } ";
 
 TEST(DummyDataset, ConstantsAndZeros) {
@@ -41,12 +47,12 @@ TEST(DummyDataset, ConstantsAndZeros) {
   EXPECT_EQ(Shape({zero.channels(), zero.height(), zero.width()}), Shape({3, 50, 40}));
   ASSERT_EQ(zero.float_data_size(), 6000);
   EXPECT_EQ(zero.float_data(5999), 0);
-  EXPECT_EQ(zero.label(), 0);
+  EXPECT_EQ(LabelOf(zeros.get(), 7), 0);
   const auto ones = Opened(std::string(kShapes) + "data_filler { value: 0.5 } data_filler { value: 2.9 }");
   for (const int64_t record : {int64_t{0}, int64_t{123456789012}}) {
     const caffe::Datum one = RecordOf(ones.get(), record);
     for (const float value : one.float_data()) ASSERT_EQ(value, 0.5f);
-    EXPECT_EQ(one.label(), 2) << "cut, not rounded";
+    EXPECT_EQ(LabelOf(ones.get(), record), 2) << "cut, not rounded";
   }
   EXPECT_NE(zeros->Fingerprint(), ones->Fingerprint());
 }
@@ -73,7 +79,7 @@ TEST(DummyDataset, RandomRecordsDifferAndAreTheSameEachTime) {
     ASSERT_EQ(datum.SerializeAsString(), RecordOf(second.get(), record).SerializeAsString());
     for (const float value : datum.float_data()) sum += value, squares += value * value;
     for (const int i : {0, 1, 4095, 4096, 4097, 5999}) values.insert(datum.float_data(i));
-    labels.insert(datum.label());
+    labels.insert(static_cast<int>(LabelOf(first.get(), record)));
   }
   EXPECT_EQ(values.size(), 360u) << "no number stands twice";
   EXPECT_EQ(labels, (std::set<int>{0, 1, 2, 3, 4}));
@@ -86,19 +92,37 @@ TEST(DummyDataset, SeveralLabelsInARow) {
   const auto dataset = Opened(
       "shape { dim: 4 dim: 2 dim: 3 dim: 3 } shape { dim: 4 dim: 1 dim: 3 dim: 3 } data_filler { } "
       "data_filler { type: 'uniform' min: 0 max: 2.999 }");
-  EXPECT_EQ(dataset->label_shape(), (Shape{1, 3, 3}));
+  EXPECT_EQ(dataset->top_shape(1), (Shape{1, 3, 3}));
   std::set<float> seen;
   std::vector<float> labels(9), again(9), first(9);
   for (int64_t record = 0; record < 8; ++record) {
-    ASSERT_TRUE(dataset->ReadLabels(record, labels.data()).ok());
-    ASSERT_TRUE(dataset->ReadLabels(record, again.data()).ok());
+    ASSERT_TRUE(dataset->ReadTop(record, 1, {}, labels.data()).ok());
+    ASSERT_TRUE(dataset->ReadTop(record, 1, {}, again.data()).ok());
     EXPECT_EQ(labels, again);
     if (record == 0) first = labels;
     seen.insert(labels.begin(), labels.end());
   }
   EXPECT_EQ(seen, (std::set<float>{0, 1, 2}));
   EXPECT_NE(labels, first);
-  EXPECT_EQ(Opened(kShapes)->label_shape(), Shape());
+  EXPECT_EQ(Opened(kShapes)->top_shape(1), Shape());
+}
+
+// Targets of a regression, say.
+TEST(DummyDataset, NumbersThatAreNoClassesStayAsTheyAre) {
+  caffe::LayerParameter layer;
+  const std::string text =
+      "name: 'data' type: 'DummyData' top: 'x' top: 'y' top: 'z' dummy_data_param { shape { dim: 4 dim: 3 } "
+      "shape { dim: 4 } shape { dim: 4 dim: 2 } data_filler { } data_filler { value: 2.5 } "
+      "data_filler { value: -0.5 } }";
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &layer));
+  const auto dataset = DummyDataset::Open(layer, -1, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->tops(), 3);
+  EXPECT_EQ(LabelOf(dataset->get(), 3), 2.5f);
+  EXPECT_EQ((*dataset)->top_shape(2), Shape{2});
+  float row[2] = {};
+  ASSERT_TRUE((*dataset)->ReadTop(9, 2, {}, row).ok());
+  EXPECT_EQ(row[1], -0.5f);
 }
 
 TEST(DummyDataset, WhatTheLayerSaysWrongIsRefused) {
@@ -107,9 +131,9 @@ TEST(DummyDataset, WhatTheLayerSaysWrongIsRefused) {
   };
   EXPECT_THAT(
       error("top: 'x' top: 'l'", "shape { dim: 2 dim: 3 } shape { dim: 4 }"),
-      HasSubstr(
-          "layer \"data\": top \"l\" has the shape [4]; expected [2] or [2, ...], labels for each row of top \"x\""));
-  EXPECT_THAT(error("top: 'x'", "shape { dim: 2 dim: 2000000000 }"), HasSubstr("rows of [2 2000000000] are too large"));
+      HasSubstr("layer \"data\": top \"l\" has the shape [4]; expected [2] or [2, ...], as many rows as top \"x\""));
+  EXPECT_THAT(error("top: 'x'", "shape { dim: 2 dim: 2000000000 }"),
+              HasSubstr("rows of top \"x\", [2 2000000000], are too large"));
   auto dataset = OpenDummy("top: 'x' top: 'l'", "shape { dim: 2 } data_filler { value: 3e9 }");
   EXPECT_THAT(dataset.status().message(), HasSubstr("its filler makes the label 3e+09"));
 }

@@ -303,8 +303,6 @@ TEST(Shapes, Data) {
   EXPECT_EQ(Shapes(plain, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 32, 40}, {8}}));
   EXPECT_TRUE(plain->is_source());
   EXPECT_EQ(plain->batch_size(), 8);
-  EXPECT_FALSE(plain->yields_labels(0));
-  EXPECT_TRUE(plain->yields_labels(1));
   const LayerUnderTest crop(text + "transform_param { crop_size: 28 mean_value: 1 mean_value: 2 mean_value: 3 }");
   EXPECT_EQ(Shapes(crop, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 28, 28}, {8}}));
   const LayerUnderTest old_place(

@@ -38,8 +38,8 @@ TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
                       "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'conv' top: "
                       "'l' }"),
               HasSubstr("layer \"l\": its targets, bottom \"conv\", depend on parameters that learn"));
-  EXPECT_THAT(ErrorOf(kData + "layer { name: 'more' type: 'Data' top: 'd2' data_param { source: 'y' batch_size: 8 } }"),
-              AllOf(HasSubstr("\"more\""), HasSubstr("\"data\"")));
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'more' type: 'Data' top: 'd2' data_param { source: 'y' batch_size: 9 } }"),
+              AllOf(HasSubstr("\"more\" has a batch of 9"), HasSubstr("\"data\" of 8")));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'x' type: 'Xyz' bottom: 'data' top: 'x' }"),
               AllOf(HasSubstr("\"x\""), HasSubstr("Xyz")));
   EXPECT_THAT(ErrorOf("name: 'train only' layer { name: 'd' type: 'Data' top: 'd' include { phase: TRAIN } data_param "

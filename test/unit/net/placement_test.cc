@@ -33,17 +33,6 @@ std::string PlacementError(const std::string& text, const StageLayout& layout) {
   return cuts.ok() ? "" : cuts.status().message();
 }
 
-TEST(Placement, ImagesAreNoLabelsOfPixels) {
-  const std::string net =
-      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }"
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 960 } }"
-      "layer { name: 'pixels' type: 'Reshape' bottom: 'ip' top: 'pixels' "
-      "reshape_param { shape { dim: 0 dim: 5 dim: 192 } } }"
-      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'pixels' bottom: 'data' top: 'loss' }";
-  EXPECT_THAT(PlacementError(net, Layout(1, {}, {}, 4)),
-              HasSubstr("layer \"loss\": bottom \"data\" must be the label of a Data layer"));
-}
-
 TEST(Placement, OneProcessHasNoEdges) {
   const PlacedNet net(SmallNet(), Layout(1, {}, {}));
   EXPECT_TRUE(net.placement->edges().empty());

@@ -1,0 +1,97 @@
+#include "layers/traits/source_tops.h"
+
+#include "proto/caffe.pb.h"
+#include "proto/net_filter.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+/// How layers read a top of a source.
+struct Readers {
+  bool as_classes = false, as_values = false;
+  bool counted = false;  // some must know how many of a whole batch count
+};
+
+void AddReader(const LayerType* type, const caffe::LayerParameter& layer, int bottom, Readers* readers) {
+  const bool at_labels = type != nullptr && bottom == static_cast<int>(type->label_bottom);
+  const bool as_classes = at_labels && type->reads_labels;
+  readers->as_classes |= as_classes;
+  readers->counted |= as_classes && type->needs_batch_labels != nullptr && type->needs_batch_labels(layer);
+  readers->as_values |= !as_classes && !(at_labels && type->label_targets);
+}
+
+/// Up to the layer that makes another blob of this name, which may be one that works in place.
+Readers ReadersOf(const caffe::NetParameter& net, const std::vector<int>& layers, int source, const std::string& name,
+                  const LayerTypes& types) {
+  Readers readers;
+  for (const int i : layers) {
+    const caffe::LayerParameter& layer = net.layer(i);
+    if (i <= source || types.Discards(layer)) continue;
+    for (int bottom = 0; bottom < layer.bottom_size(); ++bottom) {
+      if (layer.bottom(bottom) == name) AddReader(types.Find(layer.type()), layer, bottom, &readers);
+    }
+    if (std::find(layer.top().begin(), layer.top().end(), name) != layer.top().end()) break;
+  }
+  return readers;
+}
+
+int RankOf(const Readers& readers, bool usual_place) {
+  if (readers.counted) return 3;
+  return readers.as_classes ? 2 : usual_place ? 1 : 0;
+}
+
+}  // namespace
+
+std::vector<SourceTop> SourceTopsOf(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
+  std::vector<SourceTop> tops;
+  const std::vector<int> layers = LayersOf(net, phase);
+  size_t labels = 0;
+  int rank = 0;
+  bool found_usual_place = false;
+  for (const int i : layers) {
+    const caffe::LayerParameter& layer = net.layer(i);
+    if (!types.IsSource(layer)) continue;
+    for (int top = 0; top < layer.top_size(); ++top) {
+      const Readers readers = ReadersOf(net, layers, i, layer.top(top), types);
+      const bool usual_place = !found_usual_place && types.IsDataset(layer) && top == 1;
+      found_usual_place |= usual_place;
+      if (const int own = RankOf(readers, usual_place); own > rank) {
+        rank = own;
+        labels = tops.size();
+      }
+      tops.push_back({i, top, SourceTop::kOther, readers.as_classes, readers.as_values});
+    }
+  }
+  if (rank > 0 && tops.size() > 1) tops[labels].role = SourceTop::kLabels;
+  for (SourceTop& top : tops) {
+    if (top.role == SourceTop::kLabels) continue;
+    top.role = SourceTop::kData;
+    break;
+  }
+  return tops;
+}
+
+Status CheckSources(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
+  const caffe::LayerParameter* first = nullptr;
+  for (const int i : LayersOf(net, phase)) {
+    const caffe::LayerParameter& layer = net.layer(i);
+    if (!types.IsSource(layer)) continue;
+    if (first == nullptr) first = &layer;
+    if (types.IsDataset(layer) != types.IsDataset(*first)) {
+      return InvalidArgument(
+          "layer \"%s\" of type %s stands beside layer \"%s\" of type %s in phase %s; expected all sources of a phase "
+          "to read records, or all to be given by a program",
+          layer.name().c_str(), layer.type().c_str(), first->name().c_str(), first->type().c_str(),
+          phase.name().c_str());
+    }
+    if (types.BatchSize(layer) == types.BatchSize(*first)) continue;
+    return InvalidArgument("layer \"%s\" has a batch of %lld samples, and layer \"%s\" of %lld; expected the same",
+                           layer.name().c_str(), static_cast<long long>(types.BatchSize(layer)), first->name().c_str(),
+                           static_cast<long long>(types.BatchSize(*first)));
+  }
+  return OkStatus();
+}
+
+}  // namespace hp

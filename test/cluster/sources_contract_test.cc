@@ -1,0 +1,100 @@
+// The contract for nets with more sources, or more tops of one, than images and their labels: images of two kinds,
+// labels of several tasks, numbers to come near to. Where they are read is the first stage; where they are used, any.
+#include "test/cluster/contract_fixture.h"
+
+#include <gmock/gmock.h>
+
+namespace hp::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Layer(const std::string& name, const std::string& type, const std::string& bottoms,
+                  const std::string& fields = "") {
+  return "layer { name: '" + name + "' type: '" + type + "' " + bottoms + " top: '" + name + "' " + fields + " }\n";
+}
+
+std::string Product(const std::string& name, const std::string& bottom, int outputs) {
+  return Layer(name, "InnerProduct", "bottom: '" + bottom + "'",
+               "inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } }");
+}
+
+/// Up to pool1 in the first stage; ip1 and what follows in the others.
+std::string Front(const std::string& pooled = "conv1") {
+  return Layer("conv1", "Convolution", "bottom: 'data'",
+               "convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } }") +
+         Layer("pool1", "Pooling", "bottom: '" + pooled + "'", "pooling_param { kernel_size: 2 stride: 2 }") +
+         Product("ip1", "pool1", 40) + "layer { name: 'relu2' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n";
+}
+
+std::string Loss(const std::string& name, const std::string& scores, const std::string& label,
+                 const std::string& fields = "") {
+  return Layer(name, "SoftmaxWithLoss", "bottom: '" + scores + "' bottom: '" + label + "'", fields);
+}
+
+ClusterSpec Nodes(int conv, std::vector<int> fc, int micro, int pool = 0) {
+  ClusterSpec table = Table(conv, std::move(fc), micro, pool, false);
+  table.ends = {"pool1", "relu2"};
+  return table;
+}
+
+std::vector<ClusterSpec> Tables() {
+  return {Nodes(2, {}, 2), Nodes(3, {2}, 2, 1), Split({{"ip2", SplitConfig::INPUTS}}, Nodes(2, {3}, 2)),
+          Nodes(2, {1, 2}, 2)};
+}
+
+/// Two tasks, each with labels of its own source, and numbers to learn beside them.
+TEST_F(ContractTest, LabelsOfTwoSources) {
+  const std::string side = SideSource("top: 'kind' top: 'near'", {"", "dim: 3"},
+                                      {"type: 'uniform' min: 0 max: 3.99", "type: 'gaussian' std: 0.5"});
+  const std::string net = side + Front() + Product("ip2", "ip1", 5) + Loss("loss", "ip2", "label") +
+                          Product("ip3", "ip1", 4) + Loss("kinds", "ip3", "kind", "loss_weight: 0.5") +
+                          Layer("right", "Accuracy", "bottom: 'ip3' bottom: 'kind'") + Product("ip4", "ip1", 3) +
+                          Layer("far", "EuclideanLoss", "bottom: 'ip4' bottom: 'near'", "loss_weight: 0.2");
+  Check(SolverOf(net, ""), Tables());
+}
+
+/// The labels of which some do not count go ahead, though they stand second.
+TEST_F(ContractTest, LabelsThatAreCountedGoAhead) {
+  const std::string side = SideSource("top: 'kind'", {""}, {"type: 'uniform' min: 0 max: 3.99"});
+  const std::string net = side + Front() + Product("ip2", "ip1", 5) + Loss("loss", "ip2", "label") +
+                          Product("ip3", "ip1", 4) +
+                          Loss("kinds", "ip3", "kind", "loss_weight: 0.5 loss_param { ignore_label: 1 }");
+  Check(SolverOf(net, ""), Tables());
+}
+
+/// Images of two sources meet in the first stage; rows of numbers go to a product of another one.
+TEST_F(ContractTest, ImagesAndRowsOfTwoSources) {
+  const std::string side = SideSource("top: 'more' top: 'row'", {"dim: 2 dim: 8 dim: 8", "dim: 9"},
+                                      {"type: 'gaussian' std: 0.5", "type: 'uniform' min: -1 max: 1"});
+  const std::string front = Front("both");
+  const size_t behind_conv = front.find('\n') + 1;
+  const std::string layers = side + front.substr(0, behind_conv) +
+                             Layer("both", "Concat", "bottom: 'conv1' bottom: 'more'") + front.substr(behind_conv) +
+                             Layer("wide", "Concat", "bottom: 'ip1' bottom: 'row'") + Product("ip2", "wide", 5) +
+                             Loss("loss", "ip2", "label");
+  Check(SolverOf(layers, ""), {Nodes(2, {}, 2), Nodes(3, {1}, 2, 1)});
+}
+
+TEST_F(ContractTest, SourcesThatDoNotFitTogetherAreRefused) {
+  const auto error = [](std::string side, const std::string& batch, const std::string& other) {
+    side.replace(side.find(batch), batch.size(), other);
+    const std::string net = side + Front() + Product("ip2", "ip1", 5) + Loss("loss", "ip2", "label");
+    return TrainCluster({}, SolverOf(net, "")).status.message();
+  };
+  const std::string side = SideSource("top: 'row'", {"dim: 9"}, {"value: 1"});
+  EXPECT_THAT(error(side, "dim: 11", "dim: 12"),
+              HasSubstr("layer \"side\" has a batch of 12 samples, and layer \"data\" of 11; expected the same"));
+  EXPECT_THAT(error("layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 11 dim: 4 } } }\n", "dim: 4",
+                    "dim: 4"),
+              HasSubstr("layer \"in\" of type Input stands beside layer \"data\" of type Data in phase TRAIN"));
+  const std::string counted = SideSource("top: 'kind'", {""}, {"type: 'uniform' min: 0 max: 3.99"}) + Front() +
+                              Product("ip2", "ip1", 5) +
+                              Loss("loss", "ip2", "label", "loss_param { ignore_label: 0 }") +
+                              Product("ip3", "ip1", 4) + Loss("kinds", "ip3", "kind", "loss_param { ignore_label: 1 }");
+  EXPECT_THAT(TrainCluster({}, SolverOf(counted, "")).status.message(),
+              HasSubstr("layer \"kinds\": its labels, bottom \"kind\", are computed or the second of two"));
+}
+
+}  // namespace
+}  // namespace hp::test

@@ -1,0 +1,99 @@
+#include "layers/traits/source_tops.h"
+
+#include "proto/caffe.pb.h"
+
+#include "glog/logging.h"
+#include "google/protobuf/text_format.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace hp {
+namespace {
+
+caffe::NetParameter Net(const std::string& text) {
+  caffe::NetParameter net;
+  CHECK(google::protobuf::TextFormat::ParseFromString(text, &net));
+  return net;
+}
+
+std::string Hdf5(const std::string& name, const std::string& tops) {
+  return "layer { name: '" + name + "' type: 'HDF5Data' " + tops + " hdf5_data_param { source: 'l' batch_size: 4 } }";
+}
+std::string Loss(const std::string& type, const std::string& scores, const std::string& label,
+                 const std::string& fields = "") {
+  return "layer { name: '" + label + "_loss' type: '" + type + "' bottom: '" + scores + "' bottom: '" + label +
+         "' top: '" + label + "_loss' " + fields + " }";
+}
+std::string Ip(const std::string& bottom) {
+  return "layer { name: 'ip' type: 'InnerProduct' bottom: '" + bottom +
+         "' top: 'ip' inner_product_param { num_output: 3 } }";
+}
+
+/// "d" of data, "l" of labels, "o" of others, by top; behind labels "v" if they are read as values, too, and "n" if
+/// they name no classes.
+std::string Roles(const std::string& text) {
+  std::string roles;
+  for (const SourceTop& top : SourceTopsOf(Net(text), caffe::TRAIN, LayerTypes::BuiltIn())) {
+    roles += top.role == SourceTop::kData ? "d" : top.role == SourceTop::kLabels ? "l" : "o";
+    if (top.role != SourceTop::kLabels) continue;
+    if (!top.names_classes) roles += "n";
+    if (top.read_as_values) roles += "v";
+  }
+  return roles;
+}
+
+TEST(SourceTops, LabelsAreWhatALayerReadsAsSuch) {
+  const std::string two = Hdf5("h", "top: 'a' top: 'b'");
+  EXPECT_EQ(Roles(two + Ip("a") + Loss("SoftmaxWithLoss", "ip", "b")), "dl");
+  EXPECT_EQ(Roles(two + Ip("b") + Loss("SoftmaxWithLoss", "ip", "a")), "ld") << "in whatever place";
+  EXPECT_EQ(Roles(two + Ip("a")), "dln") << "as ever, whoever reads it";
+  EXPECT_EQ(Roles(two + Ip("a") + Loss("EuclideanLoss", "ip", "b")), "dln");
+  EXPECT_EQ(Roles(two + Ip("a") + Loss("SoftmaxWithLoss", "ip", "b") +
+                  "layer { name: 't' type: 'Power' bottom: 'b' top: 't' }"),
+            "dlv");
+  EXPECT_EQ(Roles(two + "layer { name: 't' type: 'Power' bottom: 'b' top: 'b' }" + Ip("a") +
+                  Loss("SoftmaxWithLoss", "ip", "b")),
+            "dlnv")
+      << "the loss reads what the layer in place has made of them";
+  EXPECT_EQ(Roles(two + Ip("a") + "layer { name: 's' type: 'Silence' bottom: 'b' }"), "dln");
+  EXPECT_EQ(Roles(Hdf5("h", "top: 'a'") + Ip("a") + Loss("SoftmaxWithLoss", "ip", "a")), "d") << "there must be data";
+}
+
+TEST(SourceTops, OneOfSeveralGoesAhead) {
+  const std::string three = Hdf5("h", "top: 'a' top: 'b' top: 'c'") + Ip("a");
+  EXPECT_EQ(Roles(three + Loss("SoftmaxWithLoss", "ip", "c") + Loss("SoftmaxWithLoss", "ip", "b")), "dlo");
+  EXPECT_EQ(Roles(three + Loss("EuclideanLoss", "ip", "b") + Loss("SoftmaxWithLoss", "ip", "c")), "dol");
+  EXPECT_EQ(Roles(three + Loss("SoftmaxWithLoss", "ip", "b") +
+                  Loss("SoftmaxWithLoss", "ip", "c", "loss_param { ignore_label: 0 }")),
+            "dol")
+      << "of which one must know how many count";
+}
+
+TEST(SourceTops, OfSeveralLayers) {
+  const std::string pair = Hdf5("h", "top: 'a'") + Hdf5("g", "top: 'b'");
+  EXPECT_EQ(Roles(pair + Ip("a") + Loss("SoftmaxWithLoss", "ip", "b")), "dl") << "images and images of labels";
+  EXPECT_EQ(Roles(pair + Ip("a") + Loss("EuclideanLoss", "ip", "b")), "do");
+  EXPECT_EQ(Roles(Hdf5("h", "top: 'a' top: 'b'") + Hdf5("g", "top: 'c' top: 'd'") + Ip("a")), "dlnoo");
+  EXPECT_EQ(
+      Roles("layer { name: 'i' type: 'Input' top: 'a' top: 'b' input_param { shape { dim: 2 dim: 3 } } }" + Ip("a")),
+      "do")
+      << "nobody reads them as labels";
+}
+
+TEST(SourceTops, SourcesMustFitTogether) {
+  const auto error = [](const std::string& text) {
+    return CheckSources(Net(text), caffe::TRAIN, LayerTypes::BuiltIn()).message();
+  };
+  EXPECT_EQ(error(Hdf5("h", "top: 'a'") + Hdf5("g", "top: 'b'")), "");
+  EXPECT_EQ(error(Hdf5("h", "top: 'a'") +
+                  "layer { name: 'g' type: 'HDF5Data' top: 'b' hdf5_data_param { source: 'l' batch_size: 5 } }"),
+            "layer \"g\" has a batch of 5 samples, and layer \"h\" of 4; expected the same");
+  EXPECT_EQ(error(Hdf5("h", "top: 'a'") + "layer { name: 'g' type: 'HDF5Data' top: 'b' include { phase: TEST } "
+                                          "hdf5_data_param { source: 'l' batch_size: 5 } }"),
+            "");
+}
+
+}  // namespace
+}  // namespace hp
