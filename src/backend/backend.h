@@ -228,11 +228,12 @@ struct MvnDesc {
 /// gradients are, and by BatchContext::loss_scale. Targets that are an input have a gradient where f is symmetric, else
 /// zero.
 struct ElementLossDesc {
-  std::variant<loss::SquaredError, loss::SigmoidCrossEntropy, loss::Hinge<false>, loss::Hinge<true>, loss::Logistic>
+  std::variant<loss::SquaredError, loss::SigmoidCrossEntropy, loss::Hinge<false>, loss::Hinge<true>, loss::Logistic,
+               loss::Term>
       function;
-  /// Where t comes from: input 1, of x's shape; BatchContext::labels, one for each element of x; or 1 for the element
-  /// that the label says, else 0, for x [rows, classes].
-  enum Targets { kInput, kLabels, kClasses } targets = kInput;
+  /// Where t comes from: input 1, of x's shape; BatchContext::labels, one for each element of x; 1 for the element that
+  /// the label says, else 0, for x [rows, classes]; or nowhere, and it is 0.
+  enum Targets { kInput, kLabels, kClasses, kNone } targets = kInput;
   int64_t per_sample = 1;
   float loss_weight = 1;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/reduction_rules.h"
 #include "base/host_device.h"
 
 #include <math.h>
@@ -56,6 +57,15 @@ struct Logistic {
   HP_HOST_DEVICE static float AtLeast(float x) { return x < 1e-20f ? 1e-20f : x; }
   HP_HOST_DEVICE float Value(float x, float t) const { return t > 0 ? -logf(AtLeast(x)) : 0.0f; }
   HP_HOST_DEVICE float Gradient(float x, float t) const { return t > 0 ? -1 / AtLeast(x) : 0.0f; }
+};
+
+/// f(x, t) = coeff times what a Reduction adds for x, without targets.
+struct Term {
+  static constexpr bool kSymmetric = false;
+  ReductionRule rule;
+  float coeff = 1;
+  HP_HOST_DEVICE float Value(float x, float) const { return coeff * rule.Term(x); }
+  HP_HOST_DEVICE float Gradient(float x, float) const { return coeff * rule.Slope(x); }
 };
 
 }  // namespace hp::loss

@@ -24,17 +24,31 @@ StatusOr<LayerOp> MakeMvnOp(const LayerTraits& layer, const OpContext& context, 
       {.normalize_variance = mvn.normalize_variance(), .across_channels = mvn.across_channels(), .eps = mvn.eps()}, in);
 }
 
-/// Sums over the last axes. A mean is a sum of which each term has its share.
+namespace {
+
+ReductionRule::Operation OperationOf(const caffe::ReductionParameter& reduction) {
+  if (reduction.operation() == caffe::ReductionParameter::ASUM) return ReductionRule::kAbsSum;
+  return reduction.operation() == caffe::ReductionParameter::SUMSQ ? ReductionRule::kSquareSum : ReductionRule::kSum;
+}
+
+}  // namespace
+
+/// Sums over the last axes, or over a whole batch. A mean is a sum of which each term has its share.
 StatusOr<LayerOp> MakeReductionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
   const caffe::ReductionParameter& reduction = layer.param().reduction_param();
+  const bool mean = reduction.operation() == caffe::ReductionParameter::MEAN;
+  if (layer.is_statistic()) {
+    return context.backend->ElementLoss({.function = loss::Term{{OperationOf(reduction)}, reduction.coeff()},
+                                         .targets = ElementLossDesc::kNone,
+                                         .per_sample = mean ? in[0].shape.count(1) : 0,
+                                         .loss_weight = layer.loss_weight(0)},
+                                        {in[0]});
+  }
   ReductionDesc desc;
   desc.axis = in[0].shape.CanonicalAxis(reduction.axis());
   desc.coeff = reduction.coeff();
-  if (reduction.operation() == caffe::ReductionParameter::ASUM) desc.operation = ReductionRule::kAbsSum;
-  if (reduction.operation() == caffe::ReductionParameter::SUMSQ) desc.operation = ReductionRule::kSquareSum;
-  if (reduction.operation() == caffe::ReductionParameter::MEAN) {
-    desc.coeff /= static_cast<float>(in[0].shape.count(desc.axis));
-  }
+  desc.operation = OperationOf(reduction);
+  if (mean) desc.coeff /= static_cast<float>(in[0].shape.count(desc.axis));
   return context.backend->Reduction(desc, in);
 }
 

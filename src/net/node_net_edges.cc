@@ -100,8 +100,9 @@ StatusOr<int> NodeNetBuilder::Plain(int tensor) {
 Status NodeNetBuilder::FindKept() {
   for (const std::string& name : context_.kept) {
     const auto& blobs = graph_.blobs();
-    const auto last =
-        std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) { return blob.name == name; });
+    const auto last = std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) {
+      return blob.name == name && graph_.layers()[blob.producer].piece != GraphLayer::kWeighted;
+    });
     if (last == blobs.rend()) {
       return InvalidArgument("net \"%s\" has no blob \"%s\" in phase %s", graph_.net().name().c_str(), name.c_str(),
                              graph_.phase().name().c_str());

@@ -105,6 +105,21 @@ const LossCase kLosses[] = {
     {"LabelsInPlace",
      Product("ip2", "ip1", 9) + Layer("twice", "Power", "bottom: 'label'", "power_param { scale: 2 }", "label") +
          Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'label'", "loss_param { normalization: BATCH_SIZE }")},
+    // Blobs of ordinary layers as a part of the objective: in the first stage, on shards in slices, split by inputs;
+    // read by others or not, one that a layer in place overwrites.
+    {"WeightedBlobs", Product("ip2", "ip1", 5, "loss_weight: 0.001") +
+                          Layer("size", "Power", "bottom: 'pool1'", "power_param { power: 2 } loss_weight: 0.00002") +
+                          Layer("large", "AbsVal", "bottom: 'ip1'", "loss_weight: 0.0002") +
+                          Layer("act", "TanH", "bottom: 'ip2'", "", "ip2") +
+                          Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'label'")},
+    {"SumsOverABatch",
+     Product("ip2", "ip1", 5) +
+         Layer("size", "Reduction", "bottom: 'pool1'",
+               "reduction_param { operation: SUMSQ coeff: 0.00004 } loss_weight: 0.5") +
+         Layer("mean", "Reduction", "bottom: 'ip1'", "reduction_param { operation: MEAN } loss_weight: 0.1") +
+         Layer("large", "Reduction", "bottom: 'ip2'", "reduction_param { operation: ASUM } loss_weight: 0.001") +
+         Layer("sum", "Reduction", "bottom: 'ip2'", "reduction_param { }") +
+         Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'label'")},
     // Labels as numbers to come near to.
     {"Regression",
      Product("ip2", "ip1", 1) + Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.2")},
@@ -147,6 +162,30 @@ TEST_F(ContractTest, LabelsThroughABlobAreTheLabels) {
     ASSERT_TRUE(expected.status.ok() && result.status.ok()) << expected.status << result.status;
     EXPECT_EQ(result.params, expected.params);
     EXPECT_EQ(result.losses, expected.losses);
+  }
+}
+
+/// Half the sum of squares over the samples is the distance from nothing; a weight of a blob is one of its sum.
+TEST_F(ContractTest, OneLossWrittenInThreeWays) {
+  const auto train = [](const std::string& layers) {
+    const ClusterResult result = TrainCluster({}, SolverOf(Front() + Product("ip2", "ip1", 7) + layers, ""));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return result;
+  };
+  const std::string weight = "loss_weight: 0.045454545";  // 0.5 / 11
+  const ClusterResult distance =
+      train(Layer("none", "Power", "bottom: 'ip2'", "power_param { scale: 0 } propagate_down: false") +
+            Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'none'"));
+  const ClusterResult blob = train(Layer("loss", "Power", "bottom: 'ip2'", "power_param { power: 2 } " + weight));
+  const ClusterResult sum =
+      train(Layer("loss", "Reduction", "bottom: 'ip2'", "reduction_param { operation: SUMSQ } " + weight));
+  ASSERT_EQ(distance.params.size(), 6u);
+  for (const ClusterResult* other : {&blob, &sum}) {
+    for (const auto& [name, values] : distance.params) {
+      const std::vector<float>& found = other->params.at(name);
+      ASSERT_EQ(found.size(), values.size());
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(found[i], values[i], 1e-6) << name;
+    }
   }
 }
 

@@ -83,11 +83,11 @@ class RouteTest(cluster.JobTest):
         self.assertEqual(self.check(0, "--sample=1,12,12"), with_data)
 
     def test_what_nodes_would_refuse_is_neither_valid_nor_written(self):
-        reduced = 'layer { name: "r" type: "Reduction" bottom: "ip2" top: "r" %s}\n'
+        reduced = 'layer { name: "r" type: "Reduction" bottom: "ip2" top: "r" reduction_param { axis: 5 } }\n'
         scale = 'layer { name: "s" type: "Scale" bottom: "ip2" top: "s" include { phase: TEST } }\n'
         make = ["--solver=" + self.path("solver.prototxt"), "--hosts=127.0.0.1", "--cache_dir=none",
                 "--out=" + self.path("new.prototxt")]
-        for layer, test, fault in ((reduced % "", False, r"reduction_param { axis: 0 } does not fit bottom shape"),
+        for layer, test, fault in ((reduced, False, r"reduction_param { axis: 5 } does not fit bottom shape"),
                                    (scale, True, r'layer "s": has parameters in phase TEST alone')):
             self.make_job(net=cluster.NET + layer, test=test)
             self.make_table(conv=1, fc=1)

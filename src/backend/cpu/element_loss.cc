@@ -24,7 +24,7 @@ class ElementLossOp final : public Op {
         rows_(in[0].shape[0]),
         width_(in[0].shape.count(1)),
         targets_(in.size() > 1 ? in[1] : TensorDesc{in[0].shape, 1}),
-        foreign_(desc.targets != ElementLossDesc::kClasses && !SameOrder(in[0], targets_)) {
+        foreign_(desc.targets <= ElementLossDesc::kLabels && !SameOrder(in[0], targets_)) {
     outputs_ = {{{1}, 1}};
     scratch_bytes_ = rows_ * sizeof(double) + (foreign_ ? targets_.bytes() : 0);
   }
@@ -71,6 +71,10 @@ class ElementLossOp final : public Op {
     bool Counts(int64_t row) const { return LabelOf(labels[row]) >= 0 && LabelOf(labels[row]) < classes; }
     float operator()(int64_t row, int64_t i) const { return i == LabelOf(labels[row]) ? 1.0f : 0.0f; }
   };
+  struct Nothing {
+    bool Counts(int64_t) const { return true; }
+    float operator()(int64_t, int64_t) const { return 0; }
+  };
   struct OfValues {
     const float* t;
     int64_t width;
@@ -86,6 +90,7 @@ class ElementLossOp final : public Op {
 
   template <typename Use>
   void WithTargets(const OpArgs& args, const Use& use) const {
+    if (desc_.targets == ElementLossDesc::kNone) return use(Nothing());
     if (desc_.targets == ElementLossDesc::kClasses) return use(OfLabels{args.batch->labels.data(), width_});
     const float* t = desc_.targets == ElementLossDesc::kLabels ? args.batch->labels.data() : args.in[1].floats();
     if (foreign_) {

@@ -18,6 +18,10 @@ struct TargetsOfLabels {
   HP_HOST_DEVICE bool Counts(int64_t row) const { return label_of(row) >= 0; }
   HP_HOST_DEVICE float operator()(int64_t row, int64_t i) const { return i == label_of(row) ? 1.0f : 0.0f; }
 };
+struct NoTargets {
+  HP_HOST_DEVICE bool Counts(int64_t) const { return true; }
+  HP_HOST_DEVICE float operator()(int64_t, int64_t) const { return 0; }
+};
 struct TargetsOfValues {
   const float* t;
   int64_t width;
@@ -73,7 +77,7 @@ class ElementLossOp final : public Op {
         rows_(in[0].shape[0]),
         width_(in[0].shape.count(1)),
         targets_(in.size() > 1 ? in[1] : TensorDesc{in[0].shape, 1}),
-        foreign_(desc.targets != ElementLossDesc::kClasses && !SameOrder(in[0], targets_)) {
+        foreign_(desc.targets <= ElementLossDesc::kLabels && !SameOrder(in[0], targets_)) {
     outputs_ = {{{1}, 1}};
     saved_bytes_ = sizeof(float);
     scratch_bytes_ = LossesBytes() + (foreign_ ? targets_.bytes() : 0);
@@ -108,6 +112,7 @@ class ElementLossOp final : public Op {
 
   template <typename Use>
   void WithTargets(const OpArgs& args, const Use& use) const {
+    if (desc_.targets == ElementLossDesc::kNone) return use(NoTargets());
     const float* const labels = args.batch->labels.data();
     if (desc_.targets == ElementLossDesc::kClasses) return use(TargetsOfLabels{{labels, width_, false, 0}});
     const float* const targets = desc_.targets == ElementLossDesc::kLabels ? labels : args.in[1].floats();

@@ -86,7 +86,7 @@ Status CheckLossWeights(const LayerType& type, const caffe::LayerParameter& para
   if (weights != tops) return LayerError(param, "has %d tops but %d loss_weight values", param.top_size(), weights);
   for (int top = type.loss ? 1 : 0; top < weights; ++top) {
     if (param.loss_weight(top) == 0) continue;
-    return LayerError(param, "loss_weight %g: only the first top of a loss layer can have one, not top %d of %s",
+    return LayerError(param, "loss_weight %g: top %d of %s can have none, since nothing can learn by it",
                       param.loss_weight(top), top, type.name);
   }
   return OkStatus();

@@ -112,7 +112,9 @@ std::optional<int> LayerTraits::ignore_label() const {
   return type_->ignore_label != nullptr ? type_->ignore_label(*param_) : std::nullopt;
 }
 
-bool LayerTraits::is_statistic() const { return type_->statistic; }
+bool LayerTraits::is_statistic() const {
+  return type_->statistic || (type_->sums_batch != nullptr && type_->sums_batch(*param_));
+}
 
 float LayerTraits::loss_weight(int top) const {
   if (type_->loss && param_->loss_weight_size() == 0) return top == 0 ? 1 : 0;

@@ -155,11 +155,11 @@ class LayerTraits {
   bool needs_batch_labels() const;
   /// The label whose rows do not count; nothing: all rows count.
   std::optional<int> ignore_label() const;
-  /// Whether top 0 is a number [1] that is reported (loss, accuracy): a micro-batch's contribution, summed over the
-  /// micro-batches of a batch in the order of ids.
+  /// Whether top 0 is a number [1] that is reported (loss, accuracy, sum over a batch): a micro-batch's contribution,
+  /// summed over the micro-batches of a batch in the order of ids.
   bool is_statistic() const;
   /// The weight of top `top` in the objective: Caffe's loss_weight, by default 1 for the first top of a loss and 0 for
-  /// all else.
+  /// all else. Of a layer that is no statistic it is that of the sum of all elements (GraphLayer::kWeighted).
   float loss_weight(int top) const;
 
  private:

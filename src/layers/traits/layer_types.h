@@ -48,9 +48,11 @@ struct LayerType {
   size_t label_bottom = 1;     ///< which bottom these three are about
   bool statistic = false;      ///< LayerTraits::is_statistic
   bool loss = false;           ///< its first top has a loss weight, 1 by default; no other top may have one
-  bool small_blobs = false;    ///< LayerTraits::has_small_blobs
-  bool deconvolves = false;    ///< LayerTraits::deconvolves
-  bool looks_up = false;       ///< LayerTraits::looks_up
+  /// Of another type: whether this layer is a statistic, which may have a loss weight. Null: no.
+  bool (*sums_batch)(Parameter) = nullptr;
+  bool small_blobs = false;  ///< LayerTraits::has_small_blobs
+  bool deconvolves = false;  ///< LayerTraits::deconvolves
+  bool looks_up = false;     ///< LayerTraits::looks_up
 
   /// Whether the typed parameter `field` belongs to it.
   bool HasField(const std::string& field) const;

@@ -17,13 +17,14 @@ Status CheckReduction(const caffe::LayerParameter& param) {
 }
 
 /// A sum over a batch is no tensor with a row for each sample, and no node has all of the rows.
+bool SumsOverBatch(const caffe::LayerParameter& param) { return param.reduction_param().axis() == 0; }
+
 StatusOr<std::vector<Shape>> ReductionShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  if (SumsOverBatch(param)) return std::vector<Shape>{{1}};
   const int given = param.reduction_param().axis(), axis = in[0].CanonicalAxis(given);
   if (axis < 1 || axis >= in[0].rank()) {
-    return LayerError(param,
-                      "reduction_param { axis: %d } does not fit bottom shape [%s]; expected 1 to %d (a sum over axis "
-                      "0, the batch, is not supported; a loss sums over it)",
-                      given, in[0].ToString().c_str(), in[0].rank() - 1);
+    return LayerError(param, "reduction_param { axis: %d } does not fit bottom shape [%s]; expected 0 to %d", given,
+                      in[0].ToString().c_str(), in[0].rank() - 1);
   }
   return std::vector<Shape>{Shape(std::vector<int64_t>(in[0].dims().begin(), in[0].dims().begin() + axis))};
 }
@@ -89,8 +90,11 @@ LayerType MvnType() {
 }
 
 LayerType ReductionType() {
-  return {
-      .name = "Reduction", .fields = {"reduction_param"}, .check = CheckReduction, .output_shapes = ReductionShapes};
+  return {.name = "Reduction",
+          .fields = {"reduction_param"},
+          .sums_batch = SumsOverBatch,
+          .check = CheckReduction,
+          .output_shapes = ReductionShapes};
 }
 
 }  // namespace hp

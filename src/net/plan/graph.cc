@@ -59,12 +59,14 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     if (traits.is_source()) graph->AddLabelValues();
     if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
+    graph->AddWeightedSums(i, traits);
   }
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(), phase.name().c_str());
   }
   HP_RETURN_IF_ERROR(CheckSources(*graph->net_, phase, types));
   HP_RETURN_IF_ERROR(graph->FindShared());
+  graph->HideSumsOfReadBlobs();
   graph->MarkGradients();
   HP_RETURN_IF_ERROR(graph->CheckTargets());
   HP_RETURN_IF_ERROR(graph->MarkSamples());
@@ -140,6 +142,12 @@ Status NetGraph::FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry
     const bool at_labels = entry->bottoms.size() == entry->traits.label_bottom();
     const bool as_labels = at_labels && (entry->traits.reads_labels() || entry->traits.may_read_labels());
     if (blobs_[blob].label && !as_labels) blob = label_values_.at(blob);
+    if (blobs_[blob].top_index == 0 && layers_[blobs_[blob].producer].is_statistic()) {
+      return InvalidArgument(
+          "layer \"%s\": bottom \"%s\" is a number of a whole batch, of which a micro-batch has a part; expected no "
+          "layer to read it but a Silence",
+          entry->traits.name().c_str(), name.c_str());
+    }
     const bool outside = group >= 0 && cuts.scattered[layers_[blobs_[blob].producer].order] != group;
     if (outside && !blobs_[blob].label) blob = ScatteredInto(group, entry->order, blob);
     entry->bottoms.push_back(blob);

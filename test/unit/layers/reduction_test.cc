@@ -116,17 +116,42 @@ TEST(ArgMax, Shapes) {
   EXPECT_FALSE(LayerUnderTest(ArgMaxText(""))->has_gradient());
 }
 
-TEST(Reduction, RefusesTheBatch) {
+/// A micro-batch's share of a sum over a batch of 3 rows: one number, with a weight in the objective.
+TEST(Reduction, OverABatch) {
+  for (const ReductionCase& c : kReductions) {
+    for (const TensorDesc& in : LayoutsOf({2, 16, 1, 2})) {
+      SCOPED_TRACE(std::string(c.operation) + " " + Describe(in));
+      LayerUnderTest layer(std::string(R"(name: "r" type: "Reduction" bottom: "x" top: "y" loss_weight: 0.3
+                                          reduction_param { coeff: -0.5 operation: )") +
+                           c.operation + " }");
+      EXPECT_TRUE(layer->is_statistic());
+      OpRunner runner(layer.MakeOp({in}), {in});
+      runner.batch().global_rows = 3;
+      const Values x = DistinctValues(in.count(), 1, 0.03f);
+      runner.SetInput(0, x);
+      runner.Forward();
+      double sum = 0;
+      for (const float value : x) sum += c.term(value);
+      const double want = -0.5 * sum / (c.mean ? 3 * 16 * 2 : 1);
+      EXPECT_NEAR(runner.Output()[0], want, 1e-5 * (1 + std::fabs(want)));
+      runner.BackwardInput();
+      CheckAgainstDifferences(&runner, {{layer->loss_weight(0)}}, x, runner.InputGradient(),
+                              {.step = 1e-2f, .tolerance = 1e-2f, .samples = 12}, "x",
+                              [&](const Values& values) { runner.SetInput(0, values); });
+    }
+  }
+}
+
+TEST(Reduction, RefusesAxesThatAreNotThere) {
   const auto error = [](const std::string& fields) {
     return LayerUnderTest(R"(name: "r" type: "Reduction" bottom: "x" top: "y" reduction_param { )" + fields + " }")
         ->OutputShapes({{4, 10, 2}})
         .status()
         .message();
   };
-  EXPECT_EQ(error(""),
-            "layer \"r\": reduction_param { axis: 0 } does not fit bottom shape [4 10 2]; expected 1 to 2 (a sum over "
-            "axis 0, the batch, is not supported; a loss sums over it)");
-  EXPECT_NE(error("axis: 3"), "");
+  EXPECT_EQ(error("axis: 3"),
+            "layer \"r\": reduction_param { axis: 3 } does not fit bottom shape [4 10 2]; expected 0 to 2");
+  EXPECT_NE(error("axis: -3"), "") << "the batch by another name, which not every shape has there";
   EXPECT_EQ(CreateError(R"(name: "r" type: "Reduction" bottom: "x" top: "y" reduction_param { coeff: inf })"),
             "layer \"r\": reduction_param { coeff: inf }: expected a finite number");
 }

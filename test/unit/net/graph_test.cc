@@ -2,6 +2,8 @@
 
 #include "gmock/gmock.h"
 
+#include <tuple>
+
 namespace hp::test {
 namespace {
 
@@ -40,6 +42,10 @@ TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
               HasSubstr("layer \"l\": its targets, bottom \"conv\", depend on parameters that learn"));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'more' type: 'Data' top: 'd2' data_param { source: 'y' batch_size: 9 } }"),
               AllOf(HasSubstr("\"more\" has a batch of 9"), HasSubstr("\"data\" of 8")));
+  EXPECT_THAT(
+      ErrorOf(kData + kConv + "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'label' top: 'l' }" +
+              "layer { name: 'p' type: 'Power' bottom: 'l' top: 'p' }"),
+      HasSubstr("layer \"p\": bottom \"l\" is a number of a whole batch"));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'x' type: 'Xyz' bottom: 'data' top: 'x' }"),
               AllOf(HasSubstr("\"x\""), HasSubstr("Xyz")));
   EXPECT_THAT(ErrorOf("name: 'train only' layer { name: 'd' type: 'Data' top: 'd' include { phase: TRAIN } data_param "
@@ -97,6 +103,31 @@ TEST(Graph, LabelsAreAnOrdinaryBlobForOtherReaders) {
   EXPECT_EQ(layers[4].bottoms, layers[1].tops) << "the Power reads the ordinary blob";
   EXPECT_FALSE((*graph)->blobs()[layers[1].tops[0]].label);
   EXPECT_TRUE(layers[5].tensor_labels && !layers[5].is_label(1)) << "and behind it labels are computed";
+}
+
+// The sum of a blob that has a loss_weight is a statistic behind its layer; what learns below it learns by it.
+TEST(Graph, WeightedBlobs) {
+  const auto graph = NetGraph::Create(
+      ParseNet(kData + kConv +
+               "layer { name: 'a' type: 'TanH' bottom: 'conv' top: 'conv' loss_weight: 0.5 }\n"
+               "layer { name: 's' type: 'Slice' bottom: 'conv' top: 'x' top: 'y' loss_weight: 0 loss_weight: 2 }\n"),
+      caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const std::vector<GraphLayer>& layers = (*graph)->layers();
+  ASSERT_EQ(layers.size(), 6u);
+  for (const auto& [index, name, weight] : {std::tuple(3, "conv.weighted", 0.5f), std::tuple(5, "y.weighted", 2.0f)}) {
+    EXPECT_EQ(layers[index].piece, GraphLayer::kWeighted);
+    EXPECT_EQ(layers[index].name(), name);
+    EXPECT_TRUE(layers[index].is_statistic() && layers[index].leads_to_loss);
+    EXPECT_EQ(layers[index].traits.loss_weight(0), weight);
+  }
+  EXPECT_EQ(layers[3].bottoms, layers[2].tops) << "of the value that the layer in place has made";
+  EXPECT_TRUE(layers[1].leads_to_loss && layers[4].leads_to_loss);
+  ASSERT_EQ((*graph)->outputs().size(), 1u) << "the Slice reads the other";
+  EXPECT_EQ((*graph)->blobs()[(*graph)->outputs()[0]].name, "y");
+  const auto shapes = (*graph)->Shapes(Shape{3, 8, 8}, 4);
+  ASSERT_TRUE(shapes.ok()) << shapes.status();
+  EXPECT_EQ((*shapes)[layers[5].tops[0]], Shape{1});
 }
 
 TEST(Graph, ASilenceIsNoEntryAndNoConsumer) {
