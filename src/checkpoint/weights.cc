@@ -3,6 +3,7 @@
 // from memory.
 #include "checkpoint/weights.h"
 
+#include "base/format.h"
 #include "base/pending_file.h"
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
@@ -170,6 +171,22 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   const std::set<int> parts = {caffe::NetParameter::kLayerFieldNumber, caffe::NetParameter::kLayersFieldNumber};
   HP_RETURN_IF_ERROR(ReadMessageFile(path, parts, reader, nullptr));
   if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
+  return model;
+}
+
+StatusOr<CaffeModel> ModelInNet(const caffe::NetParameter& net) {
+  CaffeModel model;
+  model.path = "net \"" + net.name() + "\"";
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    for (int i = 0; i < layer.blobs_size(); ++i) {
+      caffe::BlobProto proto = layer.blobs(i);
+      auto blob = TakeBlob(&proto);
+      if (!blob.ok()) {
+        return blob.status().Prepend(Format("%s: layer \"%s\" blob %d", model.path.c_str(), layer.name().c_str(), i));
+      }
+      model.blobs.emplace(BlobKey(layer.name(), i), std::move(*blob));
+    }
+  }
   return model;
 }
 

@@ -75,6 +75,11 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 /// converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or over protobuf's 2 GiB.
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
 
+/// The blobs that stand inside the layers of a net's own file, which a training begins with where no file of weights
+/// has others. Its path is for messages: `net "NAME"`.
+/// @return kDataLoss: a blob's shape contradicts its number of values; names the layer.
+StatusOr<CaffeModel> ModelInNet(const caffe::NetParameter& net);
+
 /// Writes a .caffemodel, layer by layer from the caller's memory to the file, without a second copy. Atomic: after an
 /// error, or a crash at any moment, `path` is what it was before. Lasts through a power failure once it returns ok.
 /// @param net the training net, as Caffe writes it; blobs that it already contains are left out. Its layers are written

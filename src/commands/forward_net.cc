@@ -9,6 +9,7 @@
 #include "layers/traits/net_warnings.h"
 #include "net/node_net.h"
 #include "net/plan/placement.h"
+#include "proto/net_filter.h"
 #include "solvers/param_store.h"
 
 #include "glog/logging.h"
@@ -26,7 +27,10 @@ std::vector<SharedBlob> NamesOf(const ParamPlan& param) {
   return names;
 }
 
+/// What `model` lacks may stand in the net's own file.
 StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& net, const CaffeModel& model) {
+  const NetGraph& graph = net.plan().graph();
+  HP_ASSIGN_OR_RETURN(const CaffeModel in_net, ModelInNet(FilterNet(graph.net(), graph.phase())));
   std::vector<StoredParam> stored;
   for (const ParamPlan& param : net.plan().params()) {
     StoredParam entry{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), 0, 0, false};
@@ -36,7 +40,9 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
   for (int i = 0; i < params->size(); ++i) {
     const ParamPlan& param = net.plan().params()[static_cast<size_t>(i)];
     std::vector<float> values(params->count(i));
-    HP_RETURN_IF_ERROR(model.CopyBlock(NamesOf(param), param.block, values));
+    const std::vector<SharedBlob> names = NamesOf(param);
+    const bool own = model.LastOf(names) == nullptr && in_net.LastOf(names) != nullptr;
+    HP_RETURN_IF_ERROR((own ? in_net : model).CopyBlock(names, param.block, values));
     HP_RETURN_IF_ERROR(params->WriteValues(i, values));
   }
   return params;

@@ -30,8 +30,8 @@ class ForwardNet {
  public:
   /// @param graph of the TEST phase; which has a source. Must outlive the net, as device and
   /// backend.
-  /// @param model has all weights of the net.
-  /// @return kInvalidArgument: shapes do not fit, two sources, an unknown blob, or more memory than there is;
+  /// @param model has all weights of the net but those that stand in its own file (blobs).
+  /// @return kInvalidArgument: shapes do not fit, no source, an unknown blob, or more memory than there is;
   /// kNotFound, kDataLoss: weights are missing or of another shape; kResourceExhausted: the device is out of memory.
   static StatusOr<std::unique_ptr<ForwardNet>> Create(const NetGraph& graph, const ForwardNetOptions& options,
                                                       Device* device, Backend* backend, const CaffeModel& model);

@@ -3,6 +3,7 @@
 #include "checkpoint/matched_weights.h"
 #include "checkpoint/weights.h"
 #include "layers/filler.h"
+#include "proto/net_filter.h"
 #include "proto/solver_type.h"
 
 #include "glog/logging.h"
@@ -99,8 +100,7 @@ Status CheckCounts(const NodeModel& node, const CaffeModel& model) {
 }
 
 // A layer that the file does not have is new: it keeps its filler's values.
-Status FromWeights(const NodeModel& node, const std::string& path, ParamStore* params) {
-  HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(path));
+Status FromWeights(const NodeModel& node, const CaffeModel& model, ParamStore* params) {
   HP_RETURN_IF_ERROR(CheckCounts(node, model));
   if (node.rank() == 0) LogMatches(node, model);
   for (int i = 0; i < params->size(); ++i) {
@@ -116,7 +116,13 @@ Status SetInitialParams(const NodeModel& model, const InitialParams& from, Param
   // It has all blobs: drawing others first would hold a restart up.
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
   HP_RETURN_IF_ERROR(Fill(model.any_net(caffe::TRAIN), from.seed, params));
-  for (const std::string& path : from.weights) HP_RETURN_IF_ERROR(FromWeights(model, path, params));
+  HP_ASSIGN_OR_RETURN(const CaffeModel in_net,
+                      ModelInNet(FilterNet(model.job().graph(caffe::TRAIN).net(), caffe::TRAIN)));
+  if (!in_net.blobs.empty()) HP_RETURN_IF_ERROR(FromWeights(model, in_net, params));
+  for (const std::string& path : from.weights) {
+    HP_ASSIGN_OR_RETURN(const CaffeModel file, ReadCaffeModel(path));
+    HP_RETURN_IF_ERROR(FromWeights(model, file, params));
+  }
   return OkStatus();
 }
 

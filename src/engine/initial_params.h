@@ -18,8 +18,9 @@ struct InitialParams {
   std::vector<std::string> weights;    ///< .caffemodels; not read where there is a snapshot
 };
 
-/// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers and then what the files of
-/// `weights` have, a later one over an earlier one. A layer that they lack keeps its fillers' values, as with Caffe's
+/// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers, then what stands inside the
+/// training net's own file (blobs), and then what the files of `weights` have, a later one over an earlier one. A layer
+/// that they lack keeps its fillers' values, as with Caffe's
 /// --weights; a snapshot must have all. Main thread, before training.
 /// @return kFailedPrecondition, kNotFound: a blob of the file does not fit or is missing, or a layer has more of them
 /// there (named); kNotFound, kDataLoss:

@@ -4,8 +4,12 @@ a test says, and a job that trains nothing."""
 import os
 import re
 import shutil
+import sys
 
 import cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import caffe_wire  # pylint: disable=wrong-import-position
 
 
 class SolverFieldsTest(cluster.JobTest):
@@ -40,6 +44,37 @@ class SolverFieldsTest(cluster.JobTest):
         # They have all that training goes on from, whatever is written then.
         self.train(1, 2, "--resume=" + self.path("out_iter_5.solverstate"), iterations=10, snapshot=10, solver=adam)
         self.assertEqual(self.read_binary(10), whole)
+
+    def test_training_begins_with_weights_that_stand_in_the_net(self):
+        """`blobs` of a layer, as in Caffe. Files of weights come after them; a test's net has the training's."""
+        weights, bias = [0.25 * i for i in range(64)], [1, -2, 3, -4]
+        def net(rows=4, number=2):
+            blobs = ["blobs { shape { dim: %d dim: 16 } %s }" % (rows, " ".join("data: %g" % w for w in weights[:16 * rows])),
+                     "blobs { num: 1 channels: 1 height: 1 width: 4 %s }" % " ".join("double_data: %g" % b for b in bias)]
+            return cluster.NET.replace('name: "ip2"', 'name: "ip2" ' + " ".join(blobs[:number]))
+        for conv, fc in ((1, 0), (1, 3)):
+            nodes = self.train(conv, fc, iterations=1, snapshot=1, net=net(), solver="base_lr: 0\n")
+            self.assertIn('net "tiny": weights of 1 layer(s) loaded', nodes["conv0"].text())
+            model = caffe_wire.read_caffemodel(self.path("out_iter_1.caffemodel"))
+            self.assertEqual(model["ip2"][0].ravel().tolist(), weights)
+            self.assertEqual(model["ip2"][1].ravel().tolist(), bias)
+            self.assertNotEqual(abs(model["ip1"][0]).max(), 0, "by its filler")
+        os.rename(self.path("out_iter_1.caffemodel"), self.path("inside.caffemodel"))
+        # What a file of weights lacks the net has; what it has comes after.
+        self.train(1, 0, iterations=1, snapshot=1, solver="base_lr: 0\n")
+        self.make_job(iterations=1, snapshot=1, net=net(), solver="base_lr: 0\n")
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        os.rename(self.path("out_iter_1.caffemodel"), self.path("outside.caffemodel"))
+        self.expect_exit(self.start("--all", "--weights=" + self.path("outside.caffemodel")), 0)
+        outside, after = (caffe_wire.read_caffemodel(self.path(name)) for name in ("outside.caffemodel", "out_iter_1.caffemodel"))
+        self.assertTrue((outside["ip2"][0] == after["ip2"][0]).all())
+        for fault, said in ((net(rows=3), r'net "tiny": layer "ip2" blob 0 has shape "3 16"; expected "4 16"'),
+                            (net(number=1), r'net "tiny": incompatible number of blobs for layer "ip2": 1 in the file, 2 in'),
+                            (net().replace("dim: 4 dim: 16 }", "dim: 4 dim: 15 }"),
+                             r'net "tiny": layer "ip2" blob 0: blob has shape "4 15", but 64 values')):
+            self.make_job(iterations=1, net=fault)
+            self.make_table(conv=1, fc=0, micro_batches=1)
+            self.expect_exit(self.start("--all"), 2, said)
 
     def test_names_with_slashes_are_groups_in_hdf5_files(self):
         net = cluster.NET.replace('name: "conv1"', 'name: "block/conv1"').replace('name: "ip2"', 'name: "block/fc/ip2"')

@@ -70,9 +70,6 @@ Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
     return LayerError(param, "has %d bottoms and %d propagate_down values; give one for each bottom, or none",
                       param.bottom_size(), param.propagate_down_size());
   }
-  if (param.blobs_size() > 0) {
-    return LayerError(param, "blobs inside a net definition are not supported (load weights from a .caffemodel)");
-  }
   for (const caffe::ParamSpec& spec : param.param()) {
     if (!spec.has_share_mode() || !spec.name().empty()) continue;
     return LayerError(param, "param { share_mode } says how a parameter is shared; expected a name beside it");
@@ -84,6 +81,8 @@ Status CheckLossWeights(const LayerType& type, const caffe::LayerParameter& para
   const int weights = param.loss_weight_size(), tops = std::max(param.top_size(), 1);
   if (weights == 0) return OkStatus();
   if (weights != tops) return LayerError(param, "has %d tops but %d loss_weight values", param.top_size(), weights);
+  const bool source = type.source != SourceKind::kNone;
+  if (!type.statistic && !source) return OkStatus();
   for (int top = type.loss ? 1 : 0; top < weights; ++top) {
     if (param.loss_weight(top) == 0) continue;
     return LayerError(param, "loss_weight %g: top %d of %s can have none, since nothing can learn by it",

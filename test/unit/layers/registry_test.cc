@@ -258,17 +258,16 @@ TEST(Registry, WhatIsKnownButNotSupportedIsRefusedByName) {
   const std::string relu = R"(name: "r" type: "ReLU" bottom: "a" top: "b" )";
   EXPECT_THAT(CreateError(relu + "propagate_down: false propagate_down: true"),
               HasSubstr("has 1 bottoms and 2 propagate_down values"));
-  EXPECT_THAT(CreateError(relu + "blobs { }"), HasSubstr("blobs inside a net definition"));
   EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"), HasSubstr("1 param entries; ReLU has 0 learnable blobs"));
 }
 
 TEST(Registry, LossWeights) {
   const std::string relu = R"(name: "r" type: "ReLU" bottom: "a" top: "b" )";
   EXPECT_EQ(CreateError(relu + "loss_weight: 1"), "");
+  EXPECT_EQ(CreateError(relu + "loss_weight: 0"), "");
   EXPECT_THAT(CreateError(relu + "loss_weight: 1 loss_weight: 2"), HasSubstr("has 1 tops but 2 loss_weight values"));
   EXPECT_EQ(CreateError(R"(name: "a" type: "Accuracy" bottom: "a" bottom: "b" top: "c" loss_weight: 1)"),
             "layer \"a\": loss_weight 1: top 0 of Accuracy can have none, since nothing can learn by it");
-  EXPECT_EQ(CreateError(relu + "loss_weight: 0"), "");
   const std::string loss = R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "c" top: "d" )";
   EXPECT_THAT(CreateError(loss + "loss_weight: 1"), HasSubstr("has 2 tops but 1 loss_weight values"));
   EXPECT_THAT(CreateError(loss + "loss_weight: 1 loss_weight: 1"), HasSubstr("top 1 of SoftmaxWithLoss can have none"));
