@@ -187,6 +187,15 @@ class MaxPoolingOp : public Op {
     typedef Index Vec __attribute__((vector_size(sizeof(Index) * W)));
   };
 
+  // A loop, since GCC 12 takes __builtin_convertvector of this kind apart into single elements.
+  template <int W>
+  static void StorePlaces(IntVec<W> places, Index* to) {
+    int32_t wide[W];
+    std::memcpy(wide, &places, sizeof(wide));
+#pragma omp simd
+    for (int i = 0; i < W; ++i) to[i] = static_cast<Index>(wide[i]);
+  }
+
   template <int W>
   void ForwardRow(const float* in, int64_t row, float* out, Index* places) const {
     const Axis::Window& r = g_.rows.windows[row];
@@ -203,8 +212,7 @@ class MaxPoolingOp : public Op {
         }
       }
       Store<W>(out, best);
-      const auto stored = __builtin_convertvector(place, typename Places<W>::Vec);
-      std::memcpy(places, &stored, sizeof(stored));
+      StorePlaces<W>(place, places);
       out += g_.block;
       places += g_.block;
     }
