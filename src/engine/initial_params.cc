@@ -59,7 +59,17 @@ Status CopyFrom(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
   return OkStatus();
 }
 
+Status CheckCounts(const NodeModel& node, const CaffeModel& model) {
+  std::set<std::string> layers;
+  std::vector<std::vector<SharedBlob>> params;
+  for (const GraphLayer& layer : node.job().graph(caffe::TRAIN).layers()) layers.insert(layer.traits.name());
+  for (const WholeParam& param : node.whole_params()) params.push_back(NamesOf(param));
+  return CheckBlobCounts(model, layers, params);
+}
+
+// One in parts was written by ourselves, for this net.
 Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnapshot* snapshot, ParamStore* params) {
+  if (!snapshot->parts) HP_RETURN_IF_ERROR(CheckCounts(model, snapshot->model));
   std::vector<SnapshotParam> whole;
   for (const WholeParam& param : model.whole_params()) {
     whole.push_back({param.whole.layer, param.whole.blob, param.whole.whole});
@@ -89,14 +99,6 @@ void LogMatches(const NodeModel& node, const CaffeModel& model) {
   if (matched.loaded.empty()) {
     LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
   }
-}
-
-Status CheckCounts(const NodeModel& node, const CaffeModel& model) {
-  std::set<std::string> layers;
-  std::vector<std::vector<SharedBlob>> params;
-  for (const GraphLayer& layer : node.job().graph(caffe::TRAIN).layers()) layers.insert(layer.traits.name());
-  for (const WholeParam& param : node.whole_params()) params.push_back(NamesOf(param));
-  return CheckBlobCounts(model, layers, params);
 }
 
 // A layer that the file does not have is new: it keeps its filler's values.

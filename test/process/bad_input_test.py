@@ -4,8 +4,12 @@ import os
 import re
 import shutil
 import struct
+import sys
 
 import cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import caffe_wire  # pylint: disable=wrong-import-position
 
 FLOAT = 4
 
@@ -172,6 +176,20 @@ class FilesTest(cluster.JobTest):
             self.write("net.prototxt", without)
             said = r'w\.caffemodel: incompatible number of blobs for layer "ip\d": ' + counts
             self.refused_with(["--weights=" + weights], said)
+
+    def test_a_snapshot_of_caffes_with_more_blobs_than_the_net(self):
+        self.make_job(iterations=2, snapshot=2)
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.expect_exit(self.start("--all"), 0)
+        _, name, histories = caffe_wire.read_solverstate(self.path("out_iter_2.solverstate"))
+        model = caffe_wire.read_caffemodel(self.path(os.path.basename(name)))
+        caffe_wire.write_solverstate(self.path("caffe.solverstate"), 2, self.path("caffe.caffemodel"), histories)
+        self.make_job(iterations=4)
+        for more, status, said in (
+                ([], 0, "resuming at iteration 2"),
+                ([model["ip2"][1]], 2, r'caffe\.caffemodel: incompatible number of blobs for layer "ip2": 3 in the file, 2 in the net')):
+            caffe_wire.write_caffemodel(self.path("caffe.caffemodel"), dict(model, ip2=[*model["ip2"], *more]))
+            self.expect_exit(self.start("--all", "--resume=" + self.path("caffe.solverstate")), status, said)
 
     def test_weights_of_another_program(self):
         self.plain()

@@ -123,6 +123,13 @@ def blob_bytes(array):
     return message(BLOB_DATA, np.ascontiguousarray(array, "<f4").tobytes()) + message(BLOB_SHAPE, message(1, dims))
 
 
+def write_solverstate(path, iteration, model, history):
+    """As Caffe writes it: @param model path of the .caffemodel. @param history [array, ...]."""
+    with open(path, "wb") as file:
+        file.write(varint(STATE_ITER << 3) + varint(iteration) + message(STATE_MODEL, model.encode()))
+        file.write(b"".join(message(STATE_HISTORY, blob_bytes(array)) for array in history))
+
+
 def write_caffemodel(path, model):
     """Writes {layer name: [array, ...]}: all that a reader of weights looks at."""
     with open(path, "wb") as file:
