@@ -167,6 +167,35 @@ TEST_F(GpuContractTest, LabelsAsABlob) {
   Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});
 }
 
+/// Other tops lie behind the images and come to a GPU with them; a blob with a weight is summed up there.
+TEST_F(GpuContractTest, SourcesBesideTheImages) {
+  const std::string side =
+      SideSource("top: 'kind' top: 'more' top: 'near'", {"", "dim: 2 dim: 8 dim: 8", "dim: 3"},
+                 {"type: 'uniform' min: 0 max: 3.99", "type: 'gaussian' std: 0.5", "type: 'gaussian' std: 0.5"});
+  const auto product = [](const std::string& name, const std::string& bottom, int outputs) {
+    return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" + name +
+           "' inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } } }\n";
+  };
+  const std::string net =
+      side +
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 6 "
+      "kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'both' type: 'Concat' bottom: 'conv1' bottom: 'more' top: 'both' }\n" +
+      product("ip1", "both", 20) +
+      "layer { name: 'tanh1' type: 'TanH' bottom: 'ip1' top: 'ip1' loss_weight: 0.001 }\n"
+      "layer { name: 'size' type: 'Reduction' bottom: 'ip1' top: 'size' loss_weight: 0.001 "
+      "reduction_param { operation: SUMSQ } }\n" +
+      product("ip2", "ip1", 4) +
+      "layer { name: 'kinds' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'kind' top: 'kinds' }\n" +
+      product("ip3", "ip1", 3) +
+      "layer { name: 'far' type: 'EuclideanLoss' bottom: 'ip3' bottom: 'near' top: 'far' loss_weight: 0.2 }\n" +
+      product("ip4", "ip1", 5) +
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip4' bottom: 'label' top: 'loss' }\n";
+  ClusterSpec table = Table(2, {1}, 3, 1, false);
+  table.ends = {"both"};
+  Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});
+}
+
 TEST_F(GpuContractTest, SamplesOfClassesAreRefused) {
   const std::string solver = Solver("", false, 5, 1, {"bias_term: false num_output: 120 sample_rate: 0.1", ""});
   const ClusterResult result = TrainCluster(OnGpus(kFc, Table(1, {2}, 2, 0, false)), solver);
