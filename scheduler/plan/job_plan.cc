@@ -6,6 +6,7 @@
 #include "scheduler/plan/job_plan.h"
 
 #include "net/plan/cuts.h"
+#include "net/plan/own_blobs.h"
 #include "net/plan/shared_params.h"
 #include "proto/solver_type.h"
 #include "scheduler/plan/table_check.h"
@@ -114,7 +115,9 @@ Status JobPlan::PlanPhase(Phase phase, const StageLayout& layout) {
   PhaseParts& parts = phases_[phase.index()];
   const auto is_server = [this](Rank rank) { return table().stage(table().node(rank).parts[0].stage).server; };
   HP_ASSIGN_OR_RETURN(parts.shapes, parts.graph->Shapes(parts.sample, 1));
-  if (!phase.train()) {
+  if (phase.train()) {
+    HP_RETURN_IF_ERROR(CheckOwnBlobs(*parts.graph, parts.shapes));
+  } else {
     HP_RETURN_IF_ERROR(CheckTestParams(*train().graph, train().shapes, *parts.graph, parts.shapes));
   }
   HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*parts.graph, parts.sample, layout));

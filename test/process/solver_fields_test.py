@@ -68,12 +68,13 @@ class SolverFieldsTest(cluster.JobTest):
         self.expect_exit(self.start("--all", "--weights=" + self.path("outside.caffemodel")), 0)
         outside, after = (caffe_wire.read_caffemodel(self.path(name)) for name in ("outside.caffemodel", "out_iter_1.caffemodel"))
         self.assertTrue((outside["ip2"][0] == after["ip2"][0]).all())
-        for fault, said in ((net(rows=3), r'net "tiny": layer "ip2" blob 0 has shape "3 16"; expected "4 16"'),
-                            (net(number=1), r'net "tiny": incompatible number of blobs for layer "ip2": 1 in the file, 2 in'),
-                            (net().replace("dim: 4 dim: 16 }", "dim: 4 dim: 15 }"),
-                             r'net "tiny": layer "ip2" blob 0: blob has shape "4 15", but 64 values')):
+        shape = r"blob 0 in the net's file has the shape \[%s\] and %d values; expected \[4 16\]"
+        for fault, said in ((net(rows=3), shape % ("3 16", 48)),
+                            (net(number=1), r"the net's file has 1 of its blobs; expected all 2, or none"),
+                            (net().replace("dim: 4 dim: 16 }", "dim: 4 dim: 15 }"), shape % ("4 15", 64))):
             self.make_job(iterations=1, net=fault)
-            self.make_table(conv=1, fc=0, micro_batches=1)
+            self.make_table(conv=1, fc=1, micro_batches=1)
+            said = r'net\.prototxt:\d+: layer "ip2": ' + said
             self.expect_exit(self.start("--all"), 2, said)
 
     def test_names_with_slashes_are_groups_in_hdf5_files(self):
