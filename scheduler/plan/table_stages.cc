@@ -1,7 +1,9 @@
-// Assigns layers to stages. First each stage claims the layers that it names, and then those of its range that nobody
-// named; the first stage to claim a layer keeps it, and what several stages claim or none does is reported as ranges of
-// layers, not layer by layer.
+// Assigns layers to stages. First each stage claims the layers that it names; sources that none names are the first
+// stage's, wherever they stand; and then each claims those of its range that nobody has so far. The first stage to
+// claim a layer keeps it, and what several stages claim or none does is reported as ranges of layers, not layer by
+// layer.
 #include "base/format.h"
+#include "layers/traits/layer_types.h"
 #include "proto/names.h"
 #include "scheduler/plan/table_check.h"
 
@@ -31,6 +33,9 @@ class Assignment {
     std::vector<int> stage_of_layer(net_.layer_size(), -1);
     if (!FindRanges()) return stage_of_layer;
     for (int stage = 0; stage < config_.stage_size(); ++stage) ClaimNamed(stage, &stage_of_layer);
+    for (int i = 0; i < net_.layer_size() && config_.stage_size() > 0; ++i) {
+      if (stage_of_layer[i] < 0 && LayerTypes::BuiltIn().IsSource(net_.layer(i))) stage_of_layer[i] = 0;
+    }
     named_ = stage_of_layer;
     for (int stage = 0; stage < config_.stage_size(); ++stage) ClaimRange(stage, &stage_of_layer);
     ReportGaps(stage_of_layer);
@@ -131,7 +136,7 @@ class Assignment {
   const caffe::NetParameter& net_;
   std::vector<std::string>* faults_;
   std::vector<LayerSpan> spans_;  // by stage; of one without a range it ends before it begins
-  std::vector<int> named_;        // by layer: the stage that names it; -1: none
+  std::vector<int> named_;        // by layer: the stage that has it whatever the ranges; -1: none
 };
 
 }  // namespace

@@ -298,8 +298,8 @@ TEST(TableCheckTest, StagesThatDoNotTileTheNet) {
               ElementsAre("layers \"ip1\" to \"relu2\" of the net: not in any stage"));
   EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"pool1\""), kNet),
               ElementsAre("stage \"conv\" and stage \"fc\" both have layer \"pool1\""));
-  EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pool1\" from_layer: \"conv1\""), kNet),
-              ElementsAre("layers \"data\" to \"data\" of the net: not in any stage"));
+  EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pool1\" from_layer: \"pool1\""), kNet),
+              ElementsAre("layers \"conv1\" to \"relu1\" of the net: not in any stage"));
   EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "from_layer: \"pool1\" to_layer: \"conv1\""), kNet),
               ElementsAre("stage \"conv\" ends at layer \"conv1\", before it begins at layer \"pool1\""));
 }
@@ -316,7 +316,7 @@ TEST(TableCheckTest, LayersByName) {
   EXPECT_THAT(Fit(With(fc("layer: 'ip1'"), "kind: CONV", "kind: CONV from_layer: 'data' layer: 'ip1'"), kNet),
               ElementsAre("stage \"conv\" and stage \"fc\" both name layer \"ip1\""));
   EXPECT_THAT(Fit(With(fc("layer: 'ip1'"), "kind: CONV", "kind: CONV layer: 'ip2'"), kNet),
-              ElementsAre("layers \"data\" to \"pool1\" of the net: not in any stage",
+              ElementsAre("layers \"conv1\" to \"pool1\" of the net: not in any stage",
                           "layer \"relu2\" of the net: not in any stage",
                           "layers \"accuracy\" to \"loss\" of the net: not in any stage"));
 }
@@ -343,8 +343,9 @@ TEST(TableCheckTest, DataOutsideTheFirstStage) {
   const std::string net = With(kNet, "layer { name: \"ip2\"",
                                "layer { name: \"more\" type: \"Data\" top: \"more\" data_param { batch_size: 8 } }"
                                "layer { name: \"ip2\"");
+  EXPECT_THAT(Fit(kTable, net), IsEmpty()) << "it belongs to the first stage wherever it stands";
   EXPECT_THAT(
-      Fit(kTable, net),
+      Fit(With(kTable, "kind: FC", "kind: FC layer: \"more\""), net),
       ElementsAre(
           "layer \"more\" (Data) produces input data in stage \"fc\"; expected it in the first stage, stage \"conv\""));
 }
