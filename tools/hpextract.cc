@@ -10,6 +10,8 @@
 #include <gflags/gflags.h>
 
 DEFINE_string(model, "", "The net (prototxt); its TEST phase is run.");
+DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
+DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
 DEFINE_string(blobs, "", "Names of the blobs, separated by commas.");
 DEFINE_string(out, "", "The databases to write, one for each blob, separated by commas.");
@@ -60,7 +62,7 @@ Status Run() {
     return InvalidArgument("--blobs names %zu blobs and --out %zu databases; expected one for each",
                            options.blobs.size(), options.databases.size());
   }
-  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
+  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(FLAGS_weights));
   HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
   return AtLayer(ExtractBlobs(net, model, device.device.get(), device.backend.get(), options), FLAGS_model);

@@ -1,9 +1,7 @@
 // Times the layers of a net.
 #include "base/format.h"
-#include "base/words.h"
 #include "commands/sample_shape.h"
 #include "commands/time_net.h"
-#include "proto/layer_names.h"
 #include "proto/place.h"
 #include "proto/text.h"
 #include "tools/tool_main.h"
@@ -78,10 +76,7 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   options.threads = FLAGS_threads;
   options.iterations = FLAGS_iterations;
-  HP_ASSIGN_OR_RETURN(caffe::NetParameter read, ReadNet(FLAGS_model));
-  if (FLAGS_level != 0) read.mutable_state()->set_level(FLAGS_level);
-  for (const std::string& stage : SplitList(FLAGS_stage)) read.mutable_state()->add_stage(stage);
-  NameLayersApart(&read);  // again: the state may have brought layers of one name together
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter read, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   const auto net = std::make_shared<const caffe::NetParameter>(std::move(read));
   const StatusOr<SampleShape> sample = SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir);
   if (!sample.ok()) return AtLayer(sample.status(), FLAGS_model);

@@ -15,6 +15,8 @@
 
 DEFINE_string(model, "", "The net (prototxt); its TEST phase is evaluated.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
+DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
+DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(routing, "", "Instead of --weights: pull the weights of the running job that has this routing table.");
 DEFINE_string(token_file, "", "With --routing: the job's token or read key (hproute --new_token, --read_key).");
 DEFINE_int64(iterations, 50, "Number of batches to evaluate.");
@@ -37,7 +39,7 @@ constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 constexpr char kUsage[] =
     R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints the mean of each output.
 
-  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N] [--device=cuda:0]
+  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N] [--device=cuda:0] [--stage=A,B]
   model_test --model=NET.prototxt --routing=TABLE.prototxt [--iterations=N]
 
 Example:
@@ -71,7 +73,7 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
-  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
+  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
   EvaluateOptions options;

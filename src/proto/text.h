@@ -26,6 +26,9 @@ Status ParseTextProto(const std::string& text, const std::string& name, google::
 /// exclude rules. Layers of one name in one phase, or of none, get names of their own (NameLayersApart). Errors as
 /// ReadTextProto's; they name file and line.
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
+/// The same, in a state that flags say: `level`, if it is not 0, instead of the net's own, and `stages` (separated by
+/// commas) beside its own. Layers have names of their own in that state.
+StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, int level, const std::string& stages);
 
 /// Reads a solver. Its `net` is looked for relative to the working directory, as in Caffe, and else beside the solver
 /// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet. Files of `weights`

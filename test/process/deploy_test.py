@@ -206,6 +206,27 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         self.assertEqual(status, 0, text)
 
     def test_faults_of_extract(self):
+    def test_evaluation_in_the_state_that_flags_say(self):
+        """Data of stages, as DIGITS writes them."""
+        staged = NET.replace('type: "Data" ', 'type: "Data" include { stage: "val" } ') % {"source": self.path("db")}
+        self.assertIn("stage", staged)
+        self.write("staged.prototxt", staged)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("staged.prototxt"), "--weights=" + self.weights,
+                                        "--iterations=2", "--cache_dir=none")
+        self.assertEqual(status, 2, text)
+        losses = []
+        for tool, net, flags in (("model_test", "net.prototxt", ()), ("model_test", "staged.prototxt", ("--stage=val,more",)),
+                                 ("hptest", "staged.prototxt", ("--stage=val",))):
+            status, text = cluster.run_tool(tool, "--model=" + self.path(net), "--weights=" + self.weights,
+                                            "--iterations=2", "--cache_dir=none", *flags)
+            self.assertEqual(status, 0, text)
+            losses.append(re.findall(r"\] loss = (\S+)", text))
+        self.assertTrue(losses[0] and losses[0] == losses[1] == losses[2], losses)
+        status, text = cluster.run_tool("hpextract", "--model=" + self.path("staged.prototxt"), "--weights=" + self.weights,
+                                        "--iterations=2", "--cache_dir=none", "--stage=val", "--blobs=ip1",
+                                        "--out=" + self.path("ip1"))
+        self.assertEqual(status, 0, text)
+
         out = "--out=" + self.path("blob")
         for flags, said in ((("--blobs=fc9", out), r'no blob "fc9" in phase TEST'),
                             (("--blobs=label", out), r'blob "label" holds labels'),
