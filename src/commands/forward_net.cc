@@ -48,6 +48,14 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
   return params;
 }
 
+/// The blob of labels that a name means at the end of a net; -1: it means another one, or none.
+int LabelsOfName(const NetGraph& graph, const std::string& name) {
+  const auto& blobs = graph.blobs();
+  const auto last =
+      std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) { return blob.name == name; });
+  return last != blobs.rend() && last->label ? static_cast<int>(blobs.rend() - last) - 1 : -1;
+}
+
 /// A caller brings samples.
 Status CheckHasSource(const NetGraph& graph) {
   const auto& layers = graph.layers();
@@ -70,7 +78,15 @@ class ForwardNet::Impl {
     placement_ = std::make_unique<const Placement>(std::move(placement));
     HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(graph, *placement_, {.sample = options.sample}));
     HP_RETURN_IF_ERROR(CheckPlannedTest(plan, options.rows, Room()));
-    HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(plan, {.backend = backend, .kept = options.blobs}, options.rows));
+    HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph.Shapes(options.sample, options.rows));
+    std::vector<std::string> computed;
+    for (const std::string& name : options.blobs) {
+      const int labels = LabelsOfName(graph, name);
+      kept_.push_back(labels < 0 ? static_cast<int>(computed.size()) : -1);
+      if (labels < 0) computed.push_back(name);
+      if (labels >= 0) label_shape_ = shapes[labels];
+    }
+    HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(plan, {.backend = backend, .kept = computed}, options.rows));
     order_.resize(net_->outputs().size());
     std::iota(order_.begin(), order_.end(), size_t{0});
     std::stable_sort(order_.begin(), order_.end(),
@@ -116,13 +132,15 @@ class ForwardNet::Impl {
     run_.batch.train = false;
     run_.batch.first_sample = first_sample;
     run_.batch.global_rows = net_->rows();
+    const std::span<const float> several = net_->LabelsBehind(images);
+    const std::span<const float> all = several.empty() ? labels : several;
+    if (std::count(kept_.begin(), kept_.end(), -1) > 0) labels_.assign(all.begin(), all.end());
     if (bridge_) {
       RunOnDevice(images, labels);
     } else {
       run_.images = images;
-      run_.batch.labels = run_.batch.batch_labels = labels;
-      const std::span<const float> behind = net_->LabelsBehind(images);
-      if (!behind.empty()) run_.batch.labels = behind;
+      run_.batch.labels = all;
+      run_.batch.batch_labels = labels;
       for (int segment = 0; segment < net_->segments(); ++segment) net_->Forward(segment, run_);
     }
     HP_RETURN_IF_ERROR(device_->Synchronize());
@@ -135,10 +153,13 @@ class ForwardNet::Impl {
   }
 
   int64_t rows() const { return net_->rows(); }
-  const Shape& blob_shape(size_t index) const { return net_->tensors()[net_->kept()[index]].desc.shape; }
+  const Shape& blob_shape(size_t index) const {
+    return kept_[index] < 0 ? label_shape_ : net_->tensors()[net_->kept()[kept_[index]]].desc.shape;
+  }
 
   StatusOr<std::vector<float>> ReadBlob(size_t index) const {
-    const Tensor tensor = net_->ValueOf(net_->kept()[index], run_);
+    if (kept_[index] < 0) return labels_;
+    const Tensor tensor = net_->ValueOf(net_->kept()[kept_[index]], run_);
     const float* values = tensor.floats();
     if (bridge_) {
       device_->Download(Device::kCopyOut, staging_.data(), tensor.data, tensor.desc.bytes());
@@ -164,6 +185,9 @@ class ForwardNet::Impl {
 
   Device* const device_;
   std::set<std::string> layers_;  // of the net
+  std::vector<int> kept_;         // by blob to read: index into the net's kept ones; -1: it is the labels
+  Shape label_shape_;             // [rows, ...]
+  std::vector<float> labels_;     // of the latest run, if they are to be read
   std::unique_ptr<const Placement> placement_;
   std::unique_ptr<NodeNet> net_;  // points to the placement
   std::vector<size_t> order_;     // of the net's outputs

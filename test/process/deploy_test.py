@@ -102,6 +102,22 @@ class DeployTest(cluster.JobTest):
         self.write("head.prototxt", HEAD % self.path("pool1"))
         self.assertAlmostEqual(self.loss("head.prototxt"), self.loss("net.prototxt"), 5)
 
+    def test_labels_are_extracted_as_well(self):
+        self.write("labelled.txt", "".join("%s %d\n" % (os.path.basename(image), i % 6) for i, image in enumerate(self.images)))
+        status, text = cluster.run_tool("convert_imageset", self.folder + "/", self.path("labelled.txt"), self.path("labelled"))
+        self.assertEqual(status, 0, text)
+        self.write("net.prototxt", NET % {"source": self.path("labelled")})
+        status, text = self.extract("--blobs=ip1,label", "--out=%s,%s" % (self.path("ip1"), self.path("label")))
+        self.assertEqual(status, 0, text)
+        # As labels of their own database again: those of the images are a loss of nothing.
+        self.write("same.prototxt", 'layer { name: "a" type: "Data" top: "a" top: "b" data_param { source: "%s" batch_size: 5 '
+                   'backend: LMDB } }\nlayer { name: "c" type: "Data" top: "c" data_param { source: "%s" batch_size: 5 '
+                   'backend: LMDB } }\nlayer { name: "flat" type: "Flatten" bottom: "c" top: "flat" }\n'
+                   'layer { name: "loss" type: "EuclideanLoss" bottom: "flat" bottom: "b" top: "loss" }\n' %
+                   (self.path("labelled"), self.path("label")))
+        self.assertEqual(self.loss("same.prototxt"), 0)
+        self.assertIn("for feature blob label", text)
+
     def test_scores_are_the_nets(self):
         status, text = self.classify("--mean_value=120", "--scale=0.0078125", "--top=6", *self.images)
         self.assertEqual(status, 0, text)
@@ -229,7 +245,6 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
 
         out = "--out=" + self.path("blob")
         for flags, said in ((("--blobs=fc9", out), r'no blob "fc9" in phase TEST'),
-                            (("--blobs=label", out), r'blob "label" holds labels'),
                             (("--blobs=loss", out), r'blob "loss" has the shape \[1\]; expected values for each of 5'),
                             (("--blobs=ip1,conv1", out), r"--blobs names 2 blobs and --out 1 databases"),
                             (("--blobs=ip1", "--out=" + self.path("db")), r"/db.* exists"),
