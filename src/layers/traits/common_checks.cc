@@ -6,6 +6,7 @@
 #include "proto/caffe.pb.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 namespace hp {
@@ -78,9 +79,13 @@ Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
 }
 
 Status CheckLossWeights(const LayerType& type, const caffe::LayerParameter& param) {
-  const int weights = param.loss_weight_size(), tops = std::max(param.top_size(), 1);
+  const int weights = param.loss_weight_size();
+  const int tops = type.statistic ? std::max(param.top_size(), 1) : param.top_size();  // that of a loss makes itself
   if (weights == 0) return OkStatus();
   if (weights != tops) return LayerError(param, "has %d tops but %d loss_weight values", param.top_size(), weights);
+  for (const float weight : param.loss_weight()) {
+    if (!std::isfinite(weight)) return LayerError(param, "loss_weight %g: expected a finite number", weight);
+  }
   const bool source = type.source != SourceKind::kNone;
   if (!type.statistic && !source) return OkStatus();
   for (int top = type.loss ? 1 : 0; top < weights; ++top) {

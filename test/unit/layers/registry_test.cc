@@ -268,6 +268,8 @@ TEST(Registry, LossWeights) {
   EXPECT_THAT(CreateError(relu + "loss_weight: 1 loss_weight: 2"), HasSubstr("has 1 tops but 2 loss_weight values"));
   EXPECT_EQ(CreateError(R"(name: "a" type: "Accuracy" bottom: "a" bottom: "b" top: "c" loss_weight: 1)"),
             "layer \"a\": loss_weight 1: top 0 of Accuracy can have none, since nothing can learn by it");
+  EXPECT_EQ(CreateError(relu + "loss_weight: nan"), "layer \"r\": loss_weight nan: expected a finite number");
+  EXPECT_THAT(CreateError(R"(name: "s" type: "Silence" bottom: "a" loss_weight: 1)"), HasSubstr("has 0 tops but 1"));
   const std::string loss = R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "c" top: "d" )";
   EXPECT_THAT(CreateError(loss + "loss_weight: 1"), HasSubstr("has 2 tops but 1 loss_weight values"));
   EXPECT_THAT(CreateError(loss + "loss_weight: 1 loss_weight: 1"), HasSubstr("top 1 of SoftmaxWithLoss can have none"));
