@@ -13,10 +13,6 @@ Status CheckEltwise(const caffe::LayerParameter& param) {
   if (eltwise.coeff_size() > 0 && eltwise.coeff_size() != param.bottom_size()) {
     return LayerError(param, "has %d coeff values for %d bottoms", eltwise.coeff_size(), param.bottom_size());
   }
-  if (!eltwise.stable_prod_grad()) {
-    return LayerError(param,
-                      "stable_prod_grad: false is not supported (expected true: the gradient that is stable at zeros)");
-  }
   return OkStatus();
 }
 

@@ -48,6 +48,12 @@ class LayerWarnings {
     if (layer_.type() == "Eltwise" && eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::MAX) {
       Ignored("eltwise_param { coeff }", "it is for operation SUM");
     }
+    if (layer_.type() == "Eltwise" && !eltwise.stable_prod_grad()) {
+      lines_->push_back(
+          "layer \"" + layer_.name() +
+          "\": eltwise_param { stable_prod_grad: false } is ignored: gradients are the same but at zeros, "
+          "where Caffe's would be no numbers");
+    }
     const caffe::TransformationParameter& transform = layer_.transform_param();
     if (layer_.type() == "ImageData" && (transform.has_force_color() || transform.has_force_gray())) {
       Ignored("transform_param { force_color, force_gray }", "image_data_param { is_color } says it of an ImageData");
