@@ -217,6 +217,9 @@ Status Node::BuildModel() {
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
   if (model_->job().reporter() == options_.rank) {
+    const std::vector<GraphLayer>& layers = model_->job().graph(caffe::TRAIN).layers();
+    if (std::none_of(layers.begin(), layers.end(), [](const GraphLayer& layer) { return layer.leads_to_loss; }))
+      LOG(WARNING) << "no layer of phase TRAIN has a loss: nothing will be learnt";
     HP_RETURN_IF_ERROR(OpenCurves());
     reporter_ = std::make_unique<Reporter>(model_->job(), files_.rates.get(), options_.clock, files_.start_clock,
                                            options_.on_loss, curves_.get(), events_.get());

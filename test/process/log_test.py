@@ -61,6 +61,12 @@ class LogTest(cluster.JobTest):
         nodes = self.run_job(self.make_table(conv=conv, fc=fc))
         return {name: node.text().splitlines() for name, node in nodes.items()}
 
+    def test_a_net_that_learns_nothing_says_so(self):
+        net = re.sub(r'layer { name: "(loss|accuracy)".*\n', "", cluster.NET)
+        self.make_job(iterations=2, net=net)
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.expect_exit(self.start("--all"), 0, "no layer of phase TRAIN has a loss: nothing will be learnt", "Optimization Done")
+
     def test_caffes_parser_reads_it(self):
         for conv, fc, teller in ((1, 0, "conv0"), (2, 2, "fc0")):
             logs = self.run_to(20, conv, fc)
