@@ -44,6 +44,12 @@ class SolverFieldsTest(cluster.JobTest):
         # They have all that training goes on from, whatever is written then.
         self.train(1, 2, "--resume=" + self.path("out_iter_5.solverstate"), iterations=10, snapshot=10, solver=adam)
         self.assertEqual(self.read_binary(10), whole)
+        # Cut files are named.
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        for flag, end in (("--weights=", "caffemodel.h5"), ("--resume=", "solverstate.h5")):
+            path = self.path("out_iter_5." + end)
+            os.truncate(path, os.path.getsize(path) // 2)
+            self.expect_exit(self.start("--all", flag + path), 2, re.escape(path))
 
     def test_training_begins_with_weights_that_stand_in_the_net(self):
         """`blobs` of a layer, as in Caffe. Files of weights come after them; a test's net has the training's."""
