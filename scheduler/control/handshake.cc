@@ -36,8 +36,9 @@ std::string Another(const hp::Hello& a, const hp::Hello& b, const char* what, ui
 std::string Shapes(const hp::Hello& hello) {
   std::string text;
   for (const DataShape& shape : hello.data_shape()) {
-    text += Format("%s%lld %s records of %dx%dx%d", text.empty() ? "" : ", ", static_cast<long long>(shape.records()),
-                   shape.phase() > 0 ? "test" : "training", shape.channels(), shape.height(), shape.width());
+    text += Format("%s%lld %s records", text.empty() ? "" : ", ", static_cast<long long>(shape.records()),
+                   shape.phase() > 0 ? "test" : "training");
+    for (int i = 0; i < shape.data_size(); ++i) text += Format(i == 0 ? " of %d" : "x%d", shape.data(i));
     for (int i = 0; i < shape.label_size(); ++i) text += Format(i == 0 ? " with labels of %d" : "x%d", shape.label(i));
     for (const DataShape::Other& other : shape.other()) {
       text += other.dim_size() == 0 ? " and a number" : "";

@@ -353,7 +353,7 @@ class Search {
   Status AddChains(PlanChoice* choice) {
     if (places() > kMostChained || places() < 2) return OkStatus();
     // The losses that read several labels of a row are at a chain's end, but must run in its first stage.
-    if (problem_.sample.label.rank() > 0) return OkStatus();
+    if (problem_.sample.several_labels()) return OkStatus();
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<ChainPlanner> chains, ChainPlanner::Create(problem_));
     std::vector<TablePlan> best = chains->Best(hosts_.PlacesOf({.replicas = places()}).conv, kChains);
     choice->considered += chains->considered();

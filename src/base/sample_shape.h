@@ -23,12 +23,13 @@ struct SampleShape {
       : data(std::move(data)), label(std::move(label)), others(std::move(others)) {}
   SampleShape(std::initializer_list<int64_t> dims) : data(dims) {}
 
-  Shape data;                 ///< of the first that is not the labels, [C, H, W], after its transformation
-  Shape label;                ///< of the labels, where a row has several, such as [1, H, W]; of rank 0: it has one
-  std::vector<Shape> others;  ///< of the rest, in their order; of rank 0: a number for each row
+  Shape data;                 ///< of the first that is not the labels; of images [C, H, W], after their transformation
+  Shape label;                ///< of the labels: of rank 0 or [1] where a row has one, else such as [1, H, W]
+  std::vector<Shape> others;  ///< of the rest, in their order; of rank 0: [rows]
 
   /// Labels of a row.
   int64_t labels() const { return label.count(); }
+  bool several_labels() const { return labels() > 1; }
   /// Where [rows, others[i]] begins, counted in floats.
   int64_t OtherAt(size_t i, int64_t rows) const { return EndOf(i, rows) + Padding(EndOf(i, rows)); }
   /// Whether each of its shapes is (Shape::InBounds).
@@ -42,7 +43,7 @@ struct SampleShape {
   /// "3 10 10", with several labels "3 10 10, labels 1 10 10", with others "3 10 10, 5, a number".
   std::string ToString() const {
     std::string text = data.ToString();
-    if (label.rank() > 0) text += ", labels " + label.ToString();
+    if (several_labels()) text += ", labels " + label.ToString();
     for (const Shape& other : others) text += other.rank() == 0 ? ", a number" : ", " + other.ToString();
     return text;
   }
@@ -52,7 +53,7 @@ struct SampleShape {
   static int64_t Padding(int64_t floats) { return (16 - floats % 16) % 16; }
   /// Where the first `count` others end.
   int64_t EndOf(size_t count, int64_t rows) const {
-    int64_t end = rows * (data.count() + (label.rank() > 0 ? label.count() : 0));
+    int64_t end = rows * (data.count() + (several_labels() ? labels() : 0));
     for (size_t i = 0; i < count; ++i) end += Padding(end) + rows * others[i].count();
     return end;
   }

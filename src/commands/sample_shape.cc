@@ -27,11 +27,10 @@ std::optional<Shape> ParseDims(const std::string& text) {
   return valid && shape.InBounds() ? std::optional(shape) : std::nullopt;
 }
 
-/// A row's numbers behind its data: one is no dim.
+/// A row of a top; an empty text is one number.
 std::optional<Shape> ParseRow(const std::string& text) {
-  const std::optional<Shape> row = ParseDims(text);
-  if (!row || row->rank() > 3) return std::nullopt;
-  return row->count() > 1 ? row : Shape();
+  const std::optional<Shape> row = text.empty() ? Shape() : ParseDims(text);
+  return row && row->rank() <= 3 ? row : std::nullopt;
 }
 
 /// What "3,227,227" means, with labels "3,227,227/227,227", with others "3,227,227+10" or "3,227,227/227,227+10+1".
@@ -43,18 +42,18 @@ StatusOr<SampleShape> ParseSampleShape(const std::string& text) {
   const std::optional<Shape> data = ParseDims(first.substr(0, slash));
   const std::optional<Shape> label = slash == std::string::npos ? Shape() : ParseRow(first.substr(slash + 1));
   std::vector<Shape> others;
-  bool valid = data && data->rank() == 3 && label && !text.ends_with('+');
+  bool valid = data && data->rank() <= 3 && label && !text.ends_with('/');
   for (std::string other; std::getline(parts, other, '+');) {
     const std::optional<Shape> row = ParseRow(other);
     valid &= row.has_value();
     others.push_back(row.value_or(Shape()));
   }
+  if (text.ends_with('+')) others.emplace_back();
   if (valid) return SampleShape(*data, *label, std::move(others));
   return InvalidArgument(
       "--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227, behind a slash the shape of its labels, "
-      "if "
-      "they are several, such as 3,227,227/227,227, and behind a plus each further top of a row, such as "
-      "3,227,227+10+1",
+      "if they are several, such as 3,227,227/227,227, and behind a plus each further top of a row, such as "
+      "3,227,227+10+1 (nothing behind a plus: a number that has no dims)",
       text.c_str());
 }
 
@@ -72,7 +71,7 @@ StatusOr<SampleShape> SampleOfInputs(const caffe::NetParameter& net, const std::
     }
     const Shape row(std::vector<int64_t>(dims.begin() + 1, dims.end()));
     if (top.role == SourceTop::kData) sample.data = row;
-    if (top.role == SourceTop::kLabels) sample.label = row.count() > 1 ? row : Shape();
+    if (top.role == SourceTop::kLabels) sample.label = row;
     if (top.role == SourceTop::kOther) sample.others.push_back(row);
   }
   return sample;

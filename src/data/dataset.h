@@ -66,9 +66,10 @@ class Dataset {
   virtual Status ReadDatum(int64_t record, caffe::Datum* datum);
   /// How many tops a record has; that of a database has two, its image and its label.
   virtual int tops() const { return 2; }
-  /// Of a record's top `top` >= 1 where that is several numbers, such as labels [1, H, W]; of rank 0: it is one, or
-  /// there is none.
+  /// Of a record's top `top` >= 1, such as labels [1, H, W]; of rank 0: it is one number, or there is none.
   virtual Shape top_shape(int /*top*/) const { return {}; }
+  /// Of the first top. @param image [C, H, W] of its Datum, after its transformation.
+  virtual Shape first_shape(const Shape& image) const { return image; }
   /// Reads such a top: top_shape(top).count() numbers, which need not be whole; 0 where there is none. Errors as
   /// ReadDatum's. @param datum of the record.
   virtual Status ReadTop(int64_t record, int top, const caffe::Datum& datum, float* values);

@@ -24,6 +24,8 @@ constexpr std::string_view kBlanksOfHdf5List = " \t\r";
 
 std::string RowText(const Shape& row) { return row.rank() == 0 ? "one number" : "[" + row.ToString() + "]"; }
 
+constexpr char kSignature[] = "\x89HDF";
+
 }  // namespace
 
 /// A dataset of an open file, or none. Under Hdf5Mutex, as all here.
@@ -94,6 +96,9 @@ StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list,
   HP_RETURN_IF_ERROR(CheckHdf5());
   const StatusOr<std::string> read = ReadInputFile(list);
   if (!read.ok()) return read.status().Prepend("list of HDF5 files");
+  if (read->starts_with(kSignature)) {
+    return InvalidArgument("%s is an HDF5 file; expected a list of such files, one in each line", list.c_str());
+  }
   auto dataset = std::unique_ptr<Hdf5Dataset>(new Hdf5Dataset(list, tops));
   std::string_view rest = *read;
   for (int line = 1; !rest.empty(); ++line) {
@@ -152,19 +157,18 @@ StatusOr<Shape> Hdf5Dataset::RowShape(const Rows& set, const File& file, int top
   const Shape row(std::vector<int64_t>(whole.dims().begin() + 1, whole.dims().end()));
   if (!row.InBounds() || row.count() > kMostDatumFloats)
     return InvalidArgument("%s: rows of [%s] are too large", name.c_str(), row.ToString().c_str());
-  if (top == 0) return Shape({whole.dim(1), whole.dim(2), whole.dim(3)});
-  return row.count() > 1 ? row : Shape();
+  return row;
 }
 
 Status Hdf5Dataset::TakeTop(const OpenFile& open, const File& file, int top, int64_t* rows) {
   HP_ASSIGN_OR_RETURN(const Shape row, RowShape(*open.sets[top], file, top, rows));
   Shape& expected = tops_[top].shape;
   if (files_.empty()) expected = row;
-  if (row != expected) {
+  if (row != expected && !(row.count() == 1 && expected.count() == 1)) {
     return InvalidArgument("%s has rows of %s; expected %s, as in %s", NameOf(file, top).c_str(), RowText(row).c_str(),
                            RowText(expected).c_str(), files_[0].path.c_str());
   }
-  return top > 0 && row.rank() == 0 ? ReadNumbers(open, file, top, *rows) : OkStatus();
+  return top > 0 && row.count() == 1 ? ReadNumbers(open, file, top, *rows) : OkStatus();
 }
 
 Status Hdf5Dataset::ReadNumbers(const OpenFile& open, const File& file, int top, int64_t rows) {
@@ -223,9 +227,9 @@ StatusOr<Hdf5Dataset::OpenFile*> Hdf5Dataset::Use(size_t file) {
 Status Hdf5Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
   const Shape& row = tops_[0].shape;
   datum->Clear();
-  datum->set_channels(static_cast<int>(row[0]));
-  datum->set_height(static_cast<int>(row[1]));
-  datum->set_width(static_cast<int>(row[2]));
+  datum->set_channels(static_cast<int>(row.dim(0)));
+  datum->set_height(static_cast<int>(row.dim(1)));
+  datum->set_width(static_cast<int>(row.dim(2)));
   datum->mutable_float_data()->Resize(static_cast<int>(row.count()), 0);
   return ReadRow(record, 0, datum->mutable_float_data()->mutable_data());
 }
@@ -245,7 +249,7 @@ Status Hdf5Dataset::ReadTop(int64_t record, int top, const caffe::Datum&, float*
     *values = 0;
     return OkStatus();
   }
-  if (tops_[top].shape.rank() > 0) return ReadRow(record, top, values);
+  if (tops_[top].shape.count() > 1) return ReadRow(record, top, values);
   *values = tops_[top].numbers[record];
   return OkStatus();
 }

@@ -14,8 +14,9 @@ namespace hp {
 
 /// The rows of HDF5 files that a list names, one file in each line, as Caffe's HDF5Data has them: record r is row r of
 /// all files, one behind the other in the order of the list, and its tops are datasets of these names. The first is a
-/// Datum of floats [C, H, W]; dims that it lacks are 1. Shapes are read at Open, and so are the other tops where a row
-/// has one number; several, and the first, when their record is. Any thread; the library does one thing at a time.
+/// Datum of floats [C, H, W], whatever dims it has (first_shape). Shapes are read at Open, and so are the other tops
+/// where a row has one number; several, and the first, when their record is. Any thread; the library does one thing at
+/// a time.
 class Hdf5Dataset : public DatumDataset {
  public:
   /// @return kFailedPrecondition: no HDF5 here (CheckHdf5); kNotFound, kInvalidArgument: list or file cannot be opened,
@@ -31,6 +32,7 @@ class Hdf5Dataset : public DatumDataset {
   Status ReadDatum(int64_t record, caffe::Datum* datum) override;
   int tops() const override { return static_cast<int>(tops_.size()); }
   Shape top_shape(int top) const override { return top < tops() ? tops_[top].shape : Shape(); }
+  Shape first_shape(const Shape&) const override { return tops_[0].shape; }
   Status ReadTop(int64_t record, int top, const caffe::Datum& datum, float* values) override;
   Status CheckUnchanged() override;
   /// "train.txt:2: b.h5: row 17".
@@ -45,8 +47,8 @@ class Hdf5Dataset : public DatumDataset {
   };
   struct Top {
     std::string name;
-    Shape shape;                 // of a row: of the first top [C, H, W], of others as top_shape says
-    std::vector<float> numbers;  // of all records, of another than the first where each has one
+    Shape shape;                 // of a row
+    std::vector<float> numbers;  // of all records, of another top than the first where each has one
   };
   class Rows;  // a dataset of the library's
   class OpenFile;

@@ -31,7 +31,7 @@ StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParamete
     }
     dataset->shapes_.push_back(shape);
   }
-  if (classes >= 0 && classes < dataset->tops() && dataset->top_shape(classes).rank() == 0) {
+  if (classes >= 0 && classes < dataset->tops() && ColumnsOf(dataset->shapes_[classes]) == 1) {
     float number = 0;
     HP_RETURN_IF_ERROR(dataset->FillRow(0, classes, &number));
   }
@@ -68,7 +68,7 @@ Status DummyDataset::ReadDatum(int64_t record, caffe::Datum* datum) {
 }
 
 Shape DummyDataset::top_shape(int top) const {
-  if (top >= tops() || ColumnsOf(shapes_[top]) == 1) return {};
+  if (top >= tops()) return {};
   return Shape(std::vector<int64_t>(shapes_[top].dims().begin() + 1, shapes_[top].dims().end()));
 }
 

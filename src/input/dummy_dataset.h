@@ -30,6 +30,7 @@ class DummyDataset : public DatumDataset {
   Status ReadDatum(int64_t record, caffe::Datum* datum) override;
   int tops() const override { return static_cast<int>(shapes_.size()); }
   Shape top_shape(int top) const override;
+  Shape first_shape(const Shape&) const override { return top_shape(0); }
   Status ReadTop(int64_t record, int top, const caffe::Datum& datum, float* values) override;
   Status CheckUnchanged() override { return OkStatus(); }
 

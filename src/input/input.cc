@@ -64,13 +64,13 @@ Status Input::LayOut(const std::vector<SourceTop>& tops) {
     const Shape row = RowOf(from);
     if (top.role == SourceTop::kData) {
       layout_.data = from;
-      layout_.shape.data = Shape({row.dim(0), row.dim(1), row.dim(2)});
+      layout_.shape.data = row;
     } else if (top.role == SourceTop::kLabels) {
       layout_.labels = from;
-      layout_.shape.label = row.count() > 1 ? row : Shape();
+      layout_.shape.label = row;
     } else {
       layout_.others.push_back(from);
-      layout_.shape.others.push_back(row.count() > 1 ? row : Shape());
+      layout_.shape.others.push_back(row);
     }
   }
   if (layout_.shape.InBounds()) return OkStatus();
@@ -79,7 +79,8 @@ Status Input::LayOut(const std::vector<SourceTop>& tops) {
 
 Shape Input::RowOf(SampleLayout::Top top) const {
   const Source& source = sources_[top.first];
-  return top.second == 0 ? source.transformer->output_shape() : source.dataset->top_shape(top.second);
+  const Dataset& dataset = *source.dataset;
+  return top.second == 0 ? dataset.first_shape(source.transformer->output_shape()) : dataset.top_shape(top.second);
 }
 
 int64_t Input::records() const {
@@ -107,8 +108,9 @@ StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformerFor(const Source& s
   caffe::Datum first;
   HP_RETURN_IF_ERROR(source.dataset->ReadDatum(record, &first));
   HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(source.layer));
-  return Transformer::Create(std::move(options), train_, seed, source.layer.name(), first,
-                             source.dataset->Describe(record));
+  auto made = Transformer::Create(std::move(options), train_, seed, source.layer.name(), first,
+                                  source.dataset->Describe(record));
+  return made.ok() ? std::move(made) : made.status().Prepend("layer \"" + source.layer.name() + "\"");
 }
 
 namespace {

@@ -135,7 +135,7 @@ size_t NodeNet::images_bytes() const {
   return 0;
 }
 
-int64_t NodeNet::labels_behind() const { return plan_.sample().label.rank() > 0 ? rows_ * plan_.sample().labels() : 0; }
+int64_t NodeNet::labels_behind() const { return plan_.sample().several_labels() ? rows_ * plan_.sample().labels() : 0; }
 
 std::span<const float> NodeNet::LabelsBehind(const float* images) const {
   if (images == nullptr || labels_behind() == 0 || images_bytes() == 0) return {};

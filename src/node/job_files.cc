@@ -33,9 +33,7 @@ DataShape ShapeMessage(const Input& input, Phase phase) {
   DataShape shape;
   shape.set_phase(phase.index());
   const SampleShape& sample = input.sample_shape();
-  shape.set_channels(static_cast<int>(sample.data.dim(0)));
-  shape.set_height(static_cast<int>(sample.data.dim(1)));
-  shape.set_width(static_cast<int>(sample.data.dim(2)));
+  for (const int64_t dim : sample.data.dims()) shape.add_data(static_cast<int>(dim));
   for (const int64_t dim : sample.label.dims()) shape.add_label(static_cast<int>(dim));
   for (const Shape& other : sample.others) {
     DataShape::Other* const added = shape.add_other();

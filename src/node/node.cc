@@ -186,7 +186,7 @@ Status Node::BuildModel() {
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
     if (shape.phase() < 0 || shape.phase() >= std::ssize(plan.samples)) continue;
     SampleShape& sample = plan.samples[shape.phase()];
-    sample = {Shape{shape.channels(), shape.height(), shape.width()},
+    sample = {Shape(std::vector<int64_t>(shape.data().begin(), shape.data().end())),
               Shape(std::vector<int64_t>(shape.label().begin(), shape.label().end()))};
     for (const DataShape::Other& other : shape.other())
       sample.others.emplace_back(std::vector<int64_t>(other.dim().begin(), other.dim().end()));

@@ -76,6 +76,20 @@ TEST_F(ContractTest, ImagesAndRowsOfTwoSources) {
   Check(SolverOf(layers, ""), {Nodes(2, {}, 2), Nodes(3, {1}, 2, 1)});
 }
 
+/// Rows of numbers have the axes that they are written with, wherever they stand: the last axis of the first top, and
+/// one number a row, meet what products make. A source may stand behind the first stage's layers.
+TEST_F(ContractTest, RowsOfNumbers) {
+  const std::string late = SideSource("top: 'row' top: 'weight'", {"dim: 9", "dim: 1"},
+                                      {"type: 'gaussian' std: 0.5", "type: 'uniform' min: 0.5 max: 1"});
+  const std::string net =
+      Front() + late + Layer("share", "Softmax", "bottom: 'row'", "softmax_param { axis: -1 }") +
+      Layer("wide", "Concat", "bottom: 'ip1' bottom: 'share' bottom: 'weight'") + Product("ip2", "wide", 5) +
+      Loss("loss", "ip2", "label") + Product("ip3", "wide", 1) +
+      Layer("weighted", "Eltwise", "bottom: 'ip3' bottom: 'weight'", "eltwise_param { operation: PROD }") +
+      Layer("far", "EuclideanLoss", "bottom: 'weighted' bottom: 'weight'", "loss_weight: 0.2");
+  Check(SolverOf(net, ""), {Nodes(2, {}, 2), Nodes(3, {1}, 2, 1)});
+}
+
 TEST_F(ContractTest, SourcesThatDoNotFitTogetherAreRefused) {
   const auto error = [](std::string side, const std::string& batch, const std::string& other) {
     side.replace(side.find(batch), batch.size(), other);

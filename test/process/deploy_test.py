@@ -206,22 +206,6 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
             self.assertEqual(status, 0, text)
             self.assertEqual(re.findall(r"(wide|deep)\tforward: ", text), found)
 
-    def test_faults_of_time(self):
-        self.write("two_inputs.prototxt", TWO_INPUTS)
-        self.write("lost.prototxt", NET % {"source": self.path("no_db")})
-        for net, flag, said in (("net.prototxt", "--iterations=0", "--iterations is 0; expected at least 1"),
-                                ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
-                                ("net.prototxt", "--sample=3,8", '--sample is "3,8"; expected CHANNELS,HEIGHT,WIDTH'),
-                                ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
-                                ("deploy.prototxt", "--sample=3,9,9", "of type Input says the shape of a sample"),
-                                ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
-            status, text = self.time(net, flag)
-            self.assertEqual(status, 2, text)
-            self.assertIn(said, text)
-        status, text = self.time("lost.prototxt", "--sample=3,12,12")
-        self.assertEqual(status, 0, text)
-
-    def test_faults_of_extract(self):
     def test_evaluation_in_the_state_that_flags_say(self):
         """Data of stages, as DIGITS writes them."""
         staged = NET.replace('type: "Data" ', 'type: "Data" include { stage: "val" } ') % {"source": self.path("db")}
@@ -243,6 +227,22 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
                                         "--out=" + self.path("ip1"))
         self.assertEqual(status, 0, text)
 
+    def test_faults_of_time(self):
+        self.write("two_inputs.prototxt", TWO_INPUTS)
+        self.write("lost.prototxt", NET % {"source": self.path("no_db")})
+        for net, flag, said in (("net.prototxt", "--iterations=0", "--iterations is 0; expected at least 1"),
+                                ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
+                                ("net.prototxt", "--sample=3,,8", '--sample is "3,,8"; expected CHANNELS,HEIGHT,WIDTH'),
+                                ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
+                                ("deploy.prototxt", "--sample=3,9,9", "of type Input says the shape of a sample"),
+                                ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
+            status, text = self.time(net, flag)
+            self.assertEqual(status, 2, text)
+            self.assertIn(said, text)
+        status, text = self.time("lost.prototxt", "--sample=3,12,12")
+        self.assertEqual(status, 0, text)
+
+    def test_faults_of_extract(self):
         out = "--out=" + self.path("blob")
         for flags, said in ((("--blobs=fc9", out), r'no blob "fc9" in phase TEST'),
                             (("--blobs=loss", out), r'blob "loss" has the shape \[1\]; expected values for each of 5'),

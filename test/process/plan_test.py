@@ -228,7 +228,7 @@ class PlanTest(cluster.JobTest):
         self.assertIn('--plan is "best"; expected auto', self.plan(2, "--plan=best"))
         self.assertIn("--split does not go with --plan", self.plan(2, "--plan=auto", "--split=ip1:INPUTS"))
         self.assertIn("--conv does not go with --plan", self.plan(2, "--plan=auto", "--conv=2"))
-        self.assertIn('--sample is "3,4"; expected CHANNELS,HEIGHT,WIDTH', self.plan(2, "--sample=3,4"))
+        self.assertIn('--sample is "3,,4"; expected CHANNELS,HEIGHT,WIDTH', self.plan(2, "--sample=3,,4"))
         self.make_job(net=cluster.NET.replace("%(source)s", "/nowhere"))
         self.assertIn("say the shape of a sample: --sample=", self.plan(2))
         self.assertIn("plan: ", self.plan(0, "--sample=1,12,12"))

@@ -82,6 +82,9 @@ class SolverFieldsTest(cluster.JobTest):
             self.make_table(conv=1, fc=1, micro_batches=1)
             said = r'net\.prototxt:\d+: layer "ip2": ' + said
             self.expect_exit(self.start("--all"), 2, said)
+            status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, said)
 
     def test_names_with_slashes_are_groups_in_hdf5_files(self):
         net = cluster.NET.replace('name: "conv1"', 'name: "block/conv1"').replace('name: "ip2"', 'name: "block/fc/ip2"')

@@ -14,6 +14,17 @@ struct Readers {
   bool counted = false;  // some must know how many of a whole batch count
 };
 
+/// Whether the scores that a loss reads are a sample of the classes, which is drawn by the labels of a whole batch.
+bool ReadsSample(const caffe::NetParameter& net, const std::vector<int>& layers, const caffe::LayerParameter& loss,
+                 const LayerTypes& types) {
+  return std::any_of(layers.begin(), layers.end(), [&](int i) {
+    const caffe::LayerParameter& layer = net.layer(i);
+    const LayerType* const type = types.Find(layer.type());
+    return type != nullptr && type->sample_rate != nullptr && type->sample_rate(layer) < 1 && layer.top_size() > 0 &&
+           layer.top(0) == loss.bottom(0);
+  });
+}
+
 void AddReader(const LayerType* type, const caffe::LayerParameter& layer, int bottom, Readers* readers) {
   const bool at_labels = type != nullptr && bottom == static_cast<int>(type->label_bottom);
   const bool as_classes = at_labels && type->reads_labels;
@@ -30,7 +41,9 @@ Readers ReadersOf(const caffe::NetParameter& net, const std::vector<int>& layers
     const caffe::LayerParameter& layer = net.layer(i);
     if (i <= source || types.Discards(layer)) continue;
     for (int bottom = 0; bottom < layer.bottom_size(); ++bottom) {
-      if (layer.bottom(bottom) == name) AddReader(types.Find(layer.type()), layer, bottom, &readers);
+      if (layer.bottom(bottom) != name) continue;
+      AddReader(types.Find(layer.type()), layer, bottom, &readers);
+      readers.counted |= readers.as_classes && ReadsSample(net, layers, layer, types);
     }
     if (std::find(layer.top().begin(), layer.top().end(), name) != layer.top().end()) break;
   }

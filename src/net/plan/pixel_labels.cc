@@ -10,9 +10,9 @@ std::optional<int> CountedIgnoreLabel(const NetGraph& graph) {
 }
 
 Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout) {
-  const bool several = sample.label.rank() > 0;
-  if (several && (!sample.label.InBounds() || sample.labels() < 2))
-    return InvalidArgument("samples have labels of shape [%s]; expected several", sample.label.ToString().c_str());
+  if (!sample.label.InBounds())
+    return InvalidArgument("samples have labels of shape [%s], which none can have", sample.label.ToString().c_str());
+  const bool several = sample.several_labels();
   const GraphLayer* first = nullptr;  // that counts
   for (const GraphLayer& layer : graph.layers()) {
     if (!layer.reads_labels()) continue;

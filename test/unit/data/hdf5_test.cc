@@ -132,10 +132,10 @@ TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
   const std::string line = (folder_ / "list") + ":2: ";
   const auto with = [&](const std::string& name) { return ErrorOf({"a", name}); };
   WriteRows("b", {4, 6}, 0);
-  EXPECT_EQ(with("b"), line + (folder_ / "b") + ": dataset \"data\" has rows of [6 1 1]; expected [5 1 1], as in " +
-                           (folder_ / "a"));
+  EXPECT_EQ(with("b"),
+            line + (folder_ / "b") + ": dataset \"data\" has rows of [6]; expected [5], as in " + (folder_ / "a"));
   WriteRows("b", {4}, 0);
-  EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" has rows of [1 1 1]; expected [5 1 1]"));
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" has rows of one number; expected [5]"));
   WriteRows("b", {4, 5, 1, 1, 1}, 0);
   EXPECT_THAT(with("b"), HasSubstr("has the shape [4 5 1 1 1]; expected [rows] and up to three dims behind"));
   WriteRows("b", {4, 5}, 0, "float", "int", {4, 2});
@@ -165,7 +165,8 @@ TEST_F(Hdf5DatasetTest, AnyNumberOfTops) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->tops(), 3);
   EXPECT_EQ((*dataset)->top_shape(1), Shape{3});
-  EXPECT_EQ((*dataset)->top_shape(2), Shape());
+  EXPECT_EQ((*dataset)->top_shape(2), (Shape{1, 1}));
+  EXPECT_EQ((*dataset)->first_shape({9, 9, 9}), Shape()) << "a number for each row";
   caffe::Datum datum;
   ASSERT_TRUE((*dataset)->ReadDatum(1, &datum).ok());
   EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({1, 1, 1}));
@@ -188,7 +189,7 @@ TEST_F(Hdf5DatasetTest, OneLabelOfARowMayBeAnyNumber) {
                   .ok());
   const auto dataset = OpenFiles({"a"});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->top_shape(1).rank(), 0);
+  EXPECT_EQ((*dataset)->top_shape(1), Shape{1});
   const float expected[] = {1, 0.25f, -3e9f};
   for (int64_t record = 0; record < 3; ++record) {
     EXPECT_EQ(LabelOf(dataset->get(), record), expected[record]);
@@ -205,6 +206,8 @@ TEST_F(Hdf5DatasetTest, FilesThatCannotBeReadAreNamed) {
   WriteWholeFile(folder_ / "text", "no HDF5 here");
   EXPECT_EQ(OpenFiles({"text"}).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(ErrorOf({"text"}), (folder_ / "list") + ":1: " + (folder_ / "text") + ": no HDF5 file, or a truncated one");
+  EXPECT_EQ(Open(ReadWholeFile(folder_ / "a")).status().message(),
+            (folder_ / "list") + " is an HDF5 file; expected a list of such files, one in each line");
   EXPECT_EQ(Open(" \n").status().message(), "list of HDF5 files " + (folder_ / "list") + " has no lines");
   layer_.mutable_hdf5_data_param()->set_source(folder_ / "absent");
   EXPECT_EQ(OpenDatasetOf(layer_, {}).status().message(),

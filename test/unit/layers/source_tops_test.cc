@@ -69,6 +69,13 @@ TEST(SourceTops, OneOfSeveralGoesAhead) {
                   Loss("SoftmaxWithLoss", "ip", "c", "loss_param { ignore_label: 0 }")),
             "dol")
       << "of which one must know how many count";
+  EXPECT_EQ(
+      Roles(three + Loss("SoftmaxWithLoss", "ip", "b") +
+            "layer { name: 'wide' type: 'InnerProduct' bottom: 'a' top: 'wide' inner_product_param { num_output: 9 "
+            "sample_rate: 0.5 } }" +
+            Loss("SoftmaxWithLoss", "wide", "c")),
+      "dol")
+      << "by which a sample of classes is drawn";
 }
 
 TEST(SourceTops, OfSeveralLayers) {

@@ -144,9 +144,7 @@ TEST_F(HandshakeTest, DatasetsOfNodesThatReadDataMustAgree) {
   JobFacts reader = Facts(0), other = Facts(1);
   DataShape shape;
   shape.set_records(1000);
-  shape.set_channels(3);
-  shape.set_height(32);
-  shape.set_width(16);
+  for (const int dim : {3, 32, 16}) shape.add_data(dim);
   reader.dataset_hash = 0x31;
   reader.data_shapes = {shape};
   const auto here = Make(reader);
@@ -170,7 +168,7 @@ TEST_F(HandshakeTest, DatasetsOfNodesThatReadDataMustAgree) {
   EXPECT_TRUE(fc->data_shapes().empty());
   EXPECT_TRUE(fc->Accept(here->Hello()).ok());
   ASSERT_EQ(fc->data_shapes().size(), 1u);
-  EXPECT_EQ(fc->data_shapes()[0].height(), 32);
+  EXPECT_EQ(fc->data_shapes()[0].data(1), 32);
 }
 
 TEST_F(HandshakeTest, SeedIsDrawnByTheFirstNodeAndLearntByTheOthers) {
