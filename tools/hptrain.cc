@@ -21,6 +21,12 @@ DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter,
 DEFINE_int32(level, 0, "Level of the training net's state, for the layers' include and exclude rules.");
 DEFINE_string(stage, "", "Stages of the training net's state, separated by commas.");
 DEFINE_string(phase, "TRAIN", "TRAIN: hptrain trains. hptest tests, and hptime times either phase.");
+DEFINE_int64(max_bad_records, 0,
+             "How many records of each phase may be missing, damaged or of another shape. Each is named in the log, "
+             "and the next "
+             "good one of the data stands in for it.");
+DEFINE_string(cache_dir, "",
+              "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 DEFINE_string(sigint_effect, "stop", "What SIGINT does: stop (with a snapshot), snapshot or none.");
 DEFINE_string(sighup_effect, "snapshot", "What SIGHUP does: snapshot, stop or none.");
 
@@ -93,6 +99,7 @@ Status Run() {
     return InvalidArgument("--iterations is %lld; expected 0 to %d", static_cast<long long>(FLAGS_iterations),
                            INT32_MAX);
   }
+  HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   LocalJob job{FLAGS_solver, {}, FLAGS_level, SplitList(FLAGS_stage), FLAGS_iterations};
   HP_ASSIGN_OR_RETURN(job.gpus, Gpus());
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
@@ -101,6 +108,8 @@ Status Run() {
   AddLogFlags(&arguments);
   if (!FLAGS_snapshot.empty()) arguments.push_back("--resume=" + FLAGS_snapshot);
   if (!FLAGS_weights.empty()) arguments.push_back("--weights=" + FLAGS_weights);
+  if (FLAGS_max_bad_records > 0) arguments.push_back("--max_bad_records=" + std::to_string(FLAGS_max_bad_records));
+  if (!FLAGS_cache_dir.empty()) arguments.push_back("--cache_dir=" + FLAGS_cache_dir);
   return Become(arguments);
 }
 

@@ -202,6 +202,12 @@ class ImageDataTest(SourceTest):
                      flags=["--max_bad_records=2"])
         self.refused(r'layer "data": %s:7: %s: no such file' % (self.path("db/list.txt"), self.path("db/some images/6.png")))
         self.refused(r"--max_bad_records is -1; expected at least 0", flags=["--max_bad_records=-1"])
+        for most, expected, said in (("3", 0, "skipped bad record 3 of at most 3"), ("2", 2, "2 other bad record(s) were skipped"),
+                                     ("-1", 2, "--max_bad_records is -1; expected at least 0")):
+            status, text = cluster.run_tool("hptrain", "--solver=" + self.path("solver.prototxt"), "--cache_dir=none",
+                                            "--max_bad_records=" + most)
+            self.assertEqual(status, expected, text)
+            self.assertIn(said, text)
         for command in (["--check", self.path("table.prototxt")], ["--simulate", self.path("table.prototxt")],
                         ["--plan=auto", "--solver=" + self.path("solver.prototxt")]):
             self.assertIn(self.path("db/some images/6.png") + ": no such file",
