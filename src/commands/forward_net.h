@@ -28,8 +28,7 @@ struct ForwardNetOptions {
 /// Use: Create, then for each batch Run and, for what its options name, ReadBlob.
 class ForwardNet {
  public:
-  /// @param graph of the TEST phase; which has a source. Must outlive the net, as device and
-  /// backend.
+  /// @param graph of the TEST phase, with a source. It must outlive the net, as must device and backend.
   /// @param model has all weights of the net but those that stand in its own file (blobs).
   /// @return kInvalidArgument: shapes do not fit, no source, an unknown blob, or more memory than there is;
   /// kNotFound, kDataLoss: weights are missing or of another shape; kResourceExhausted: the device is out of memory.
