@@ -4,7 +4,6 @@
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
 #include "base/thread.h"
-#include "data/bad_records.h"
 #include "proto/caffe.pb.h"
 #include "tensor/buffer.h"
 
@@ -26,20 +25,12 @@ namespace hp {
 class BatchReader::Impl {
  public:
   Impl(std::vector<RecordSource> sources, SampleLayout layout, BatchReaderOptions options)
-      : sources_(std::move(sources)),
-        layout_(std::move(layout)),
-        options_(std::move(options)),
-        labels_of_row_(layout_.shape.labels()),
-        bad_(options_.max_bad_records) {
+      : options_(std::move(options)), samples_(std::move(sources), std::move(layout), options_.max_bad_records) {
     CHECK_GE(options_.ring, 1);
     CHECK_GE(options_.threads, 1);
     CHECK_GE(options_.batches_ahead, 1);
     CHECK_GT(options_.max_rows, 0);
-    CHECK(!sources_.empty());
-    CHECK_EQ(layout_.others.size(), layout_.shape.others.size());
-    AddBlock(layout_.data, layout_.shape.data);
-    for (size_t i = 0; i < layout_.others.size(); ++i) AddBlock(layout_.others[i], layout_.shape.others[i]);
-    allocated_ = Allocate(sizeof(float) * layout_.shape.Floats(options_.max_rows));
+    allocated_ = Allocate(sizeof(float) * samples_.shape().Floats(options_.max_rows));
   }
   ~Impl() { Stop(); }
 
@@ -59,10 +50,7 @@ class BatchReader::Impl {
     int64_t rows_taken = 0, rows_done = 0;  // in kReading and kDecoding
     int slot = -1;
     bool released = false;
-    std::vector<int64_t> records;    // [rows, sources]
-    std::vector<caffe::Datum> data;  // [rows, sources], undecoded
-    std::vector<float> labels;       // [rows, labels_of_row_]
-    std::vector<float> beside;       // [rows, beside_of_row_]
+    UndecodedSamples samples;  // of its rows
   };
   // What a thread does at one go: it reads or decodes these rows of a piece.
   struct Rows {
@@ -84,14 +72,6 @@ class BatchReader::Impl {
     Status error;
   };
 
-  // What lies in an image buffer beside labels.
-  struct Block {
-    SampleLayout::Top from;
-    int64_t columns = 0;  // of a row
-    int64_t beside = -1;  // where it begins in a row of Work::beside; -1: it is made of the record's Datum
-  };
-
-  void AddBlock(SampleLayout::Top from, const Shape& shape);
   Status Allocate(size_t bytes);
   void ThreadBody();
   void Plan() HP_REQUIRES(mutex_);
@@ -104,11 +84,6 @@ class BatchReader::Impl {
   bool FinishRows(const Rows& rows) HP_EXCLUDES(mutex_);
   Work* Find(int64_t number) HP_REQUIRES(mutex_);
   Status ReadRecords(const Rows& rows);
-  Status ReadGoodRecords(Work* work, int64_t row);
-  Status ReadSource(int source, int64_t record, caffe::Datum* datum);
-  Status ReadBesideDatum(Work* work, int64_t row);
-  Status ReadTop(SampleLayout::Top from, const Work& work, int64_t row, float* out);
-  Status Transform(int source, const Work& work, int64_t row, float* out);
   Status Decode(const Rows& rows);
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
@@ -116,13 +91,8 @@ class BatchReader::Impl {
   bool FindLabels(Part* part, Event* event) HP_REQUIRES(mutex_);
   void Fail(const Status& status) HP_EXCLUDES(mutex_);
 
-  const std::vector<RecordSource> sources_;
-  const SampleLayout layout_;
   const BatchReaderOptions options_;
-  const int64_t labels_of_row_;
-  std::vector<Block> blocks_;  // data, then others
-  int64_t beside_of_row_ = 0;
-  BadRecords bad_;
+  SampleReader samples_;
   std::vector<Buffer> slots_;
   Status allocated_;  // the constructor's
 
@@ -141,15 +111,6 @@ class BatchReader::Impl {
   std::vector<int> free_slots_ HP_GUARDED_BY(mutex_);
   std::vector<Thread> threads_;  // Start and Stop only
 };
-
-void BatchReader::Impl::AddBlock(SampleLayout::Top from, const Shape& shape) {
-  Block block{from, shape.count(), -1};
-  if (from.second > 0) {
-    block.beside = beside_of_row_;
-    beside_of_row_ += block.columns;
-  }
-  blocks_.push_back(block);
-}
 
 Status BatchReader::Impl::Allocate(size_t bytes) {
   MutexLock lock(&mutex_);
@@ -262,10 +223,7 @@ BatchReader::Impl::Rows BatchReader::Impl::NextToRead() {
     if (HasRows(work, State::kReading)) return Take(&work);
     if (work.state != State::kPlanned) continue;
     work.state = State::kReading;
-    work.records.resize(work.piece.rows * sources_.size());
-    work.data.resize(work.piece.rows * sources_.size());
-    work.labels.resize(work.piece.rows * labels_of_row_);
-    work.beside.resize(work.piece.rows * beside_of_row_);
+    samples_.Resize(work.piece.rows, &work.samples);
     return Take(&work);
   }
   return {};
@@ -287,83 +245,18 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
 }
 
 Status BatchReader::Impl::ReadRecords(const Rows& rows) {
-  for (int64_t row = rows.begin; row < rows.end; ++row) HP_RETURN_IF_ERROR(ReadGoodRecords(rows.work, row));
+  Work* const work = rows.work;
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    HP_RETURN_IF_ERROR(samples_.Read(work->piece.first_sample + row, row, &work->samples));
   return OkStatus();
-}
-
-// The records of a row's sample, or the first behind them that are good in all sources.
-Status BatchReader::Impl::ReadGoodRecords(Work* work, int64_t row) {
-  const int64_t count = static_cast<int64_t>(sources_.size());
-  int64_t tries = 0;
-  for (const RecordSource& source : sources_) tries = std::max(tries, source.order.size());
-  Status status;
-  for (int64_t ahead = 0; ahead < tries; ++ahead) {
-    status = OkStatus();
-    int64_t bad = 0;
-    for (int64_t s = 0; s < count && status.ok(); ++s) {
-      const RecordOrder& order = sources_[s].order;
-      int64_t& record = work->records[row * count + s];
-      record = (order.Record(work->piece.first_sample + row) + ahead) % order.size();
-      status = ReadSource(s, record, &work->data[row * count + s]);
-      bad = record * count + s;
-    }
-    if (status.ok()) status = ReadBesideDatum(work, row);
-    if (status.ok()) return status;
-    HP_RETURN_IF_ERROR(bad_.Skip(bad, status));
-  }
-  return status;
-}
-
-Status BatchReader::Impl::ReadSource(int source, int64_t record, caffe::Datum* datum) {
-  const RecordSource& from = sources_[source];
-  HP_RETURN_IF_ERROR(from.dataset->ReadDatum(record, datum));
-  if (options_.max_bad_records == 0) return OkStatus();
-  return from.transformer->Check(*datum).Prepend(from.dataset->Describe(record));
-}
-
-Status BatchReader::Impl::ReadBesideDatum(Work* work, int64_t row) {
-  if (layout_.labels)
-    HP_RETURN_IF_ERROR(ReadTop(*layout_.labels, *work, row, work->labels.data() + row * labels_of_row_));
-  for (const Block& block : blocks_) {
-    if (block.beside < 0) continue;
-    HP_RETURN_IF_ERROR(ReadTop(block.from, *work, row, work->beside.data() + row * beside_of_row_ + block.beside));
-  }
-  return OkStatus();
-}
-
-Status BatchReader::Impl::ReadTop(SampleLayout::Top from, const Work& work, int64_t row, float* out) {
-  const auto [source, top] = from;
-  if (top == 0) return Transform(source, work, row, out);
-  const size_t at = row * sources_.size() + source;
-  return sources_[source].dataset->ReadTop(work.records[at], top, work.data[at], out);
-}
-
-Status BatchReader::Impl::Transform(int source, const Work& work, int64_t row, float* out) {
-  const size_t at = row * sources_.size() + source;
-  const Status status = sources_[source].transformer->Transform(work.data[at], work.piece.first_sample + row, out);
-  return status.ok() ? status : status.Prepend(sources_[source].dataset->Describe(work.records[at]));
 }
 
 Status BatchReader::Impl::Decode(const Rows& rows) {
   Work* const work = rows.work;
-  const int64_t all = work->piece.rows;
+  const Piece& piece = work->piece;
   float* const slot = slots_[work->slot].floats();
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    for (size_t b = 0; b < blocks_.size(); ++b) {
-      const Block& block = blocks_[b];
-      float* const out = slot + (b == 0 ? 0 : layout_.shape.OtherAt(b - 1, all)) + row * block.columns;
-      if (block.beside < 0) {
-        HP_RETURN_IF_ERROR(Transform(block.from.first, *work, row, out));
-      } else {
-        std::copy_n(work->beside.data() + row * beside_of_row_ + block.beside, block.columns, out);
-      }
-    }
-    for (size_t s = 0; s < sources_.size(); ++s) caffe::Datum().Swap(&work->data[row * sources_.size() + s]);
-  }
-  if (labels_of_row_ <= 1) return OkStatus();
-  float* const behind = slot + all * blocks_[0].columns;
-  std::copy(work->labels.begin() + rows.begin * labels_of_row_, work->labels.begin() + rows.end * labels_of_row_,
-            behind + rows.begin * labels_of_row_);
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    HP_RETURN_IF_ERROR(samples_.Decode(piece.first_sample + row, row, piece.rows, &work->samples, slot));
   return OkStatus();
 }
 
@@ -427,7 +320,7 @@ bool BatchReader::Impl::FindLabels(Part* part, Event* event) {
   for (int64_t n = part->first; n < part->end; ++n) {
     if (Find(n)->state < State::kRead) return false;
   }
-  for (int64_t n = part->first; n < part->end; ++n) event->labels.push_back(&Find(n)->labels);
+  for (int64_t n = part->first; n < part->end; ++n) event->labels.push_back(&Find(n)->samples.labels);
   event->part = part;
   return true;
 }

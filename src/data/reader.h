@@ -1,18 +1,13 @@
 #pragma once
 
-#include "base/sample_shape.h"
-#include "data/dataset.h"
-#include "data/order.h"
-#include "data/transformer.h"
+#include "data/sample_reader.h"
 #include "hp/status.h"
 #include "tensor/buffer.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace hp {
@@ -24,22 +19,6 @@ struct Piece {
   int64_t first_sample = 0;        ///< of row 0, counted from the start of training (or of the test)
   int64_t rows = 0;                ///< > 0
   int64_t first_row_in_batch = 0;  ///< of row 0, within the whole global batch
-};
-
-/// One of the sources of a phase: what a BatchReader reads sample s from. All must outlive the reader.
-struct RecordSource {
-  Dataset* dataset = nullptr;
-  RecordOrder order;                         ///< of its records
-  const Transformer* transformer = nullptr;  ///< of its first top
-};
-
-/// Which tops of the sources make a sample, and where they lie. A top is (index of its source, top of its dataset).
-struct SampleLayout {
-  using Top = std::pair<int, int>;
-  SampleShape shape;  ///< of the tops below
-  Top data = {0, 0};
-  std::optional<Top> labels;  ///< nothing: the label of each row is 0
-  std::vector<Top> others;
 };
 
 /// How far a BatchReader reads ahead, and whom it calls. Numbers are >= 1 unless said otherwise (CHECK). Callbacks may

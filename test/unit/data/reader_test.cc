@@ -59,10 +59,12 @@ class TwoLabels : public FakeDataset {
   using FakeDataset::FakeDataset;
   Shape top_shape(int) const override { return {2, 1}; }
   Status ReadTop(int64_t record, int, const caffe::Datum&, float* labels) override {
+    if (record == bad_label_) return DataLoss("fake.db has a bad label");
     labels[0] = static_cast<float>(record);
     labels[1] = -labels[0];
     return OkStatus();
   }
+  int64_t bad_label_ = -1;
 };
 
 /// Reads nothing until so many threads read at once.
@@ -260,6 +262,32 @@ TEST(BatchReader, SourcesSkipBadRecordsTogether) {
   for (int row = 0; row < 6; ++row) {
     EXPECT_EQ(reader.images(0)[6 * row], expected[row]);
     EXPECT_EQ(reader.images(0)[layout.shape.OtherAt(0, 6) + 6 * row], expected[row]);
+  }
+}
+
+/// A record counts once, whichever record of another source it comes with.
+TEST(BatchReader, ABadTopCountsAsItsOwnSourcesRecord) {
+  TwoLabels labels(3);
+  labels.bad_label_ = 1;
+  FakeDataset images(2);
+  const auto transformer = PlainTransformer();
+  SampleLayout layout;
+  layout.shape = {transformer->output_shape(), Shape{2, 1}};
+  layout.data = {1, 0};
+  layout.labels = {0, 1};
+  const Division division{6, 0, {6}};
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(division, 1, 1);
+  options.max_bad_records = 1;
+  BatchReader reader({{&labels, {3, false, 1}, transformer.get()}, {&images, {2, false, 1}, transformer.get()}}, layout,
+                     options);
+  reader.Start(0, 1);
+  recorder.WaitFor(Ready(0));
+  const std::vector<float> read = recorder.labels(0);
+  const float expected_labels[] = {0, 2, 2, 0, 2, 2}, expected_images[] = {0, 0, 0, 1, 1, 1};
+  for (int row = 0; row < 6; ++row) {
+    EXPECT_EQ(read[2 * row], expected_labels[row]) << row;
+    EXPECT_EQ(reader.images(0)[6 * row], expected_images[row]) << row;
   }
 }
 
