@@ -48,14 +48,6 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
   return params;
 }
 
-/// The blob of labels that a name means at the end of a net; -1: it means another one, or none.
-int LabelsOfName(const NetGraph& graph, const std::string& name) {
-  const auto& blobs = graph.blobs();
-  const auto last =
-      std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) { return blob.name == name; });
-  return last != blobs.rend() && last->label ? static_cast<int>(blobs.rend() - last) - 1 : -1;
-}
-
 /// A caller brings samples.
 Status CheckHasSource(const NetGraph& graph) {
   const auto& layers = graph.layers();
@@ -81,10 +73,11 @@ class ForwardNet::Impl {
     HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph.Shapes(options.sample, options.rows));
     std::vector<std::string> computed;
     for (const std::string& name : options.blobs) {
-      const int labels = LabelsOfName(graph, name);
-      kept_.push_back(labels < 0 ? static_cast<int>(computed.size()) : -1);
-      if (labels < 0) computed.push_back(name);
-      if (labels >= 0) label_shape_ = shapes[labels];
+      const int blob = graph.FindBlob(name);
+      const bool labels = blob >= 0 && graph.blobs()[blob].label;
+      kept_.push_back(labels ? -1 : static_cast<int>(computed.size()));
+      if (labels) label_shape_ = shapes[blob];
+      if (!labels) computed.push_back(name);
     }
     HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(plan, {.backend = backend, .kept = computed}, options.rows));
     order_.resize(net_->outputs().size());

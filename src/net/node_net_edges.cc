@@ -96,19 +96,17 @@ StatusOr<int> NodeNetBuilder::Plain(int tensor) {
   return dense_[tensor] = out;
 }
 
-// By name, the last blob is what Caffe's blob of that name holds after the forward pass.
 Status NodeNetBuilder::FindKept() {
   for (const std::string& name : context_.kept) {
-    const auto& blobs = graph_.blobs();
-    const auto last = std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) {
-      return blob.name == name && graph_.layers()[blob.producer].piece != GraphLayer::kWeighted;
-    });
-    if (last == blobs.rend()) {
+    const int blob = graph_.FindBlob(name);
+    if (blob < 0) {
       return InvalidArgument("net \"%s\" has no blob \"%s\" in phase %s", graph_.net().name().c_str(), name.c_str(),
                              graph_.phase().name().c_str());
     }
-    if (last->label) return InvalidArgument("blob \"%s\" holds labels, which no layer computes", name.c_str());
-    kept_.push_back(static_cast<int>(blobs.rend() - last) - 1);
+    if (graph_.blobs()[blob].label) {
+      return InvalidArgument("blob \"%s\" holds labels, which no layer computes", name.c_str());
+    }
+    kept_.push_back(blob);
   }
   return OkStatus();
 }

@@ -140,6 +140,8 @@ class NetGraph {
   }
   /// Whether a layer that reads a blob sends it a gradient, if it needs one (GraphLayer::propagates).
   bool SendsGradient(int layer, int blob) const;
+  /// The blob of a name at the end of the net: what Caffe's blob of that name holds after a forward pass. -1: none.
+  int FindBlob(const std::string& name) const;
   /// The net's outputs, in the order of the layers: blobs that no layer reads and that are losses or accuracies.
   std::vector<int> outputs() const;
 
