@@ -394,16 +394,22 @@ layer { name: "accuracy" """
         self.refused(r'layer "more" has a batch of 11 samples, and layer "data" of 12; expected the same')
 
 
-class PairedImagesTest(SourceTest):
-    """Images of one database, and of another images whose pixels are labels: as rows of an HDF5 file that has both."""
-    NET = """%s
+def pixel_scores(columns):
+    """Layers that give each of 3 x `columns` pixels 4 scores."""
+    return """
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 4 kernel_size: 3
         weight_filler { type: "xavier" } } }
 layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
-layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 36
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: %d
         weight_filler { type: "xavier" } } }
 layer { name: "score" type: "Reshape" bottom: "ip1" top: "score"
-        reshape_param { shape { dim: 0 dim: 4 dim: 3 dim: 3 } } }
+        reshape_param { shape { dim: 0 dim: 4 dim: 3 dim: %d } } }
+""" % (12 * columns, columns)
+
+
+class PairedImagesTest(SourceTest):
+    """Images of one database, and of another images whose pixels are labels: as rows of an HDF5 file that has both."""
+    NET = "%s" + pixel_scores(3) + """
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss" loss_param { ignore_label: 0 } }
 layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "accuracy" include { phase: TEST } }
 """
@@ -433,14 +439,7 @@ class LabelsOfPixelsTest(SourceTest):
     NET = """layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
         shape { dim: 12 dim: 1 dim: 12 dim: 12 } shape { dim: 12 dim: 3 dim: 2 }
         data_filler { type: "gaussian" std: 1 } data_filler { type: "uniform" min: 0 max: 3.99 } } }
-layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 4 kernel_size: 3
-        weight_filler { type: "xavier" } } }
-layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
-layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 24
-        weight_filler { type: "xavier" } } }
-layer { name: "score" type: "Reshape" bottom: "ip1" top: "score"
-        reshape_param { shape { dim: 0 dim: 4 dim: 3 dim: 2 } } }
-layer { name: "loss" %s }
+""" + pixel_scores(2) + """layer { name: "loss" %s }
 layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "accuracy" include { phase: TEST }
         accuracy_param { ignore_label: 0 } }
 """ % LOSS
