@@ -6,6 +6,7 @@ import os
 import random
 import re
 import struct
+import unittest.mock
 import zlib
 
 import cluster
@@ -179,6 +180,21 @@ class DeployTest(cluster.JobTest):
             self.assertAlmostEqual(sum(ms for _, ms in forward), total, delta=total / 100)
             gradients = {name: float(ms) for name, way, ms in times if way == "backward"}
             self.assertEqual(gradients.get("conv1", 0) > 0, backward, text)
+
+    def test_convolutions_are_fast_with_any_padding(self):
+        """oneDNN's reference, all that some blocked layouts have, is a thousand times as slow."""
+        layers = "".join('''layer { name: "c%d" type: "Convolution" bottom: "%s" top: "c%d" convolution_param {
+        num_output: 32 kernel_size: %d stride: %d pad: %d } }\n''' % (i, bottom, i, kernel, stride, pad)
+                         for i, (bottom, kernel, stride, pad) in enumerate((
+                             ("data", 11, 4, 2), ("data", 9, 1, 4), ("data", 3, 1, 35), ("gray", 7, 2, 3), ("c0", 5, 1, 4), ("c0", 9, 4, 1))))
+        self.write("pads.prototxt", '''layer { name: "in" type: "Input" top: "data" top: "gray" input_param {
+        shape { dim: 2 dim: 3 dim: 40 dim: 40 } shape { dim: 2 dim: 1 dim: 40 dim: 40 } } }\n''' + layers)
+        with unittest.mock.patch.dict(os.environ, {"DNNL_VERBOSE": "1"}):
+            status, text = self.time("pads.prototxt")
+        self.assertEqual(status, 0, text)
+        executed = re.findall(r"exec,cpu,convolution,([^,]*),forward", text)
+        self.assertGreaterEqual(len(executed), 6, text)
+        self.assertEqual([kernel for kernel in executed if "ref:" in kernel], [])
 
     def test_times_of_a_net_with_several_inputs(self):
         self.write("two.prototxt", '''name: "two"

@@ -166,7 +166,7 @@ class ConvolutionOp final : public Op {
   Scratch BackwardParamsScratch(Pieces* pieces) const;
   /// What a pass reads, in the layout that it reads: `tensor` itself, or a copy in `copy`.
   memory In(const memory::desc& layout, const Tensor& tensor, const Reorder& reorder, std::byte* copy);
-  /// make(*ends), a backward pass; or, where that is oneDNN's reference and of dense ends it has more, that of these,
+  /// make(*ends), a pass; or, where that is oneDNN's reference and of dense ends it has more, that of these,
   /// which are then in `ends`.
   template <typename Make>
   auto BestOf(const Make& make, Ends* ends) const;
@@ -193,11 +193,11 @@ class ConvolutionOp final : public Op {
   typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
   typename Kind::BackwardWeights backward_params_;
   Reorder store_gradient_, add_gradient_;
-  // As the two backward passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing
-  // but its reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one
-  // channel beside a blocked output, and for some windows of blocked ones.
-  Ends input_ends_, params_ends_;
-  Reorder dst_to_input_, in_to_params_, dst_to_params_;
+  // As the passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing but its
+  // reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one channel beside
+  // a blocked output, for pads of 4 and more, for large windows with a stride and a pad, and for others.
+  Ends forward_ends_, input_ends_, params_ends_;
+  Reorder in_to_forward_, forward_to_dst_, dst_to_input_, in_to_params_, dst_to_params_;
 };
 
 template <typename Kind>
@@ -234,11 +234,19 @@ ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc
 
 template <typename Kind>
 void ConvolutionOp<Kind>::MakeForward() {
-  const typename Kind::Forward::desc wanted(dnnl::prop_kind::forward_training, Kind::kDirect, src_,
-                                            AnyFormat(weights_.dims()), bias_desc_, dst_, strides_, dilates_, pad_,
-                                            pad_);
-  forward_pd_ = {wanted, onednn::UserScratchpad(), context_.engine};
-  forward_ = typename Kind::Forward(forward_pd_);
+  using Pass = typename Kind::Forward;
+  forward_ends_ = {src_, dst_};
+  forward_pd_ = BestOf(
+      [this](const Ends& of) {
+        const typename Pass::desc wanted(dnnl::prop_kind::forward_training, Kind::kDirect, of.src,
+                                         AnyFormat(weights_.dims()), bias_desc_, of.dst, strides_, dilates_, pad_,
+                                         pad_);
+        return typename Pass::primitive_desc(wanted, onednn::UserScratchpad(), context_.engine);
+      },
+      &forward_ends_);
+  in_to_forward_ = forward_ends_.src == src_ ? in_to_src_ : Reorder(context_, in_, forward_ends_.src);
+  forward_to_dst_ = Reorder(context_, forward_ends_.dst, dst_);
+  forward_ = Pass(forward_pd_);
   forward_weights_ = PackedWeights(Kind::kName, context_, weights_, forward_pd_.weights_desc());
 }
 
@@ -294,7 +302,8 @@ template <typename Kind>
 typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::ForwardScratch(Pieces* pieces) const {
   Scratch scratch = {};
   scratch.primitive = pieces->Take(forward_pd_.scratchpad_desc().get_size());
-  if (in_to_src_.needed()) scratch.input = pieces->Take(src_.get_size());
+  if (in_to_forward_.needed()) scratch.input = pieces->Take(forward_ends_.src.get_size());
+  if (forward_to_dst_.needed()) scratch.output = pieces->Take(forward_ends_.dst.get_size());
   return scratch;
 }
 
@@ -330,13 +339,16 @@ template <typename Kind>
 void ConvolutionOp<Kind>::Forward(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = ForwardScratch(&pieces);
+  float* const out = args.out[0].floats();
+  void* const dst = forward_to_dst_.needed() ? static_cast<void*>(scratch.output) : out;
   std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, In(src_, args.in[0], in_to_src_, scratch.input)},
+      {DNNL_ARG_SRC, In(forward_ends_.src, args.in[0], in_to_forward_, scratch.input)},
       {DNNL_ARG_WEIGHTS, forward_weights_.Get(&context_, args.params[0])},
-      {DNNL_ARG_DST, context_.Memory(dst_, args.out[0].floats())},
+      {DNNL_ARG_DST, context_.Memory(forward_ends_.dst, dst)},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(forward_pd_.scratchpad_desc(), scratch.primitive)}};
   if (bias_) arguments[DNNL_ARG_BIAS] = context_.Memory(bias_desc_, args.params[1].data);
   context_.Execute(forward_, arguments);
+  if (forward_to_dst_.needed()) forward_to_dst_.Run(&context_, dst, out);
 }
 
 template <typename Kind>
