@@ -7,11 +7,11 @@
 namespace hp {
 
 StatusOr<std::unique_ptr<Dataset>> OpenDatasetOf(const caffe::LayerParameter& layer, const DatasetOptions& options) {
-  if (layer.has_image_data_param()) {
+  if (layer.type() == "ImageData") {
     const caffe::ImageDataParameter& images = layer.image_data_param();
     return ImageListDataset::Open(images.source(), images.root_folder(), options);
   }
-  if (layer.has_hdf5_data_param()) {
+  if (layer.type() == "HDF5Data") {
     return Hdf5Dataset::Open(layer.hdf5_data_param().source(), {layer.top().begin(), layer.top().end()}, options);
   }
   const caffe::DataParameter& data = layer.data_param();
@@ -24,8 +24,8 @@ RecordOrder RecordOrderOf(const caffe::LayerParameter& layer, int64_t records, u
     return RecordOrder(records, shuffle, seed, train ? rand_skip : 0);
   };
   const caffe::ImageDataParameter& images = layer.image_data_param();
-  if (layer.has_image_data_param()) return order(images.shuffle(), images.rand_skip());
-  if (layer.has_hdf5_data_param()) return order(layer.hdf5_data_param().shuffle(), 0);
+  if (layer.type() == "ImageData") return order(images.shuffle(), images.rand_skip());
+  if (layer.type() == "HDF5Data") return order(layer.hdf5_data_param().shuffle(), 0);
   return order(layer.data_param().shuffle(), layer.data_param().rand_skip());
 }
 

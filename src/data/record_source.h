@@ -13,8 +13,8 @@ class LayerParameter;
 
 namespace hp {
 
-// From a layer of the net that reads records to these and their order. Which kind of source it is follows from the
-// typed parameter that it has. Any thread.
+// From a layer of the net that reads records to these and their order. Parameters of other types that it has beside its
+// own say nothing, as in Caffe. Any thread.
 
 /// Opens the database of a Data layer, or the list of an ImageData or HDF5Data layer.
 /// @return errors as Dataset::Open, ImageListDataset::Open, Hdf5Dataset::Open.

@@ -26,7 +26,7 @@ Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options
   options->scale = param.scale();
   options->mirror = param.mirror();
   options->crop_size = param.crop_size();
-  if (layer.has_image_data_param()) {
+  if (layer.type() == "ImageData") {
     HP_RETURN_IF_ERROR(TakeImageFields(layer.image_data_param(), options));
   } else {
     options->force_color = param.force_color() || layer.data_param().force_encoded_color();

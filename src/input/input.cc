@@ -44,7 +44,7 @@ Status Input::OpenSource(const caffe::LayerParameter& layer, int classes, const 
   options.cache_dir = input_options.cache_dir;
   options.max_bad_records = input_options.max_bad_records;
   options.hint = "layer \"" + layer.name() + "\"";
-  HP_ASSIGN_OR_RETURN(source.dataset, layer.has_dummy_data_param() ? DummyDataset::Open(layer, classes, options)
+  HP_ASSIGN_OR_RETURN(source.dataset, layer.type() == "DummyData" ? DummyDataset::Open(layer, classes, options)
                                                                    : OpenDatasetOf(layer, options));
   HP_ASSIGN_OR_RETURN(source.transformer, MakeTransformer(source, 0));
   HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));

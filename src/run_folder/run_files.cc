@@ -26,8 +26,8 @@ void TakePath(std::string* path, std::vector<std::string>* all) {
 }
 
 void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
-  if (layer->has_data_param()) TakePath(layer->mutable_data_param()->mutable_source(), &files->data);
-  if (layer->has_image_data_param()) {
+  if (layer->type() == "Data") TakePath(layer->mutable_data_param()->mutable_source(), &files->data);
+  if (layer->type() == "ImageData") {
     caffe::ImageDataParameter* const images = layer->mutable_image_data_param();
     TakePath(images->mutable_source(), &files->lists);
     // In front of names as it is, with or without a slash at its end.
@@ -35,7 +35,7 @@ void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
       images->set_root_folder((fs::current_path() / images->root_folder()).string());
     }
   }
-  if (layer->has_hdf5_data_param()) TakePath(layer->mutable_hdf5_data_param()->mutable_source(), &files->lists);
+  if (layer->type() == "HDF5Data") TakePath(layer->mutable_hdf5_data_param()->mutable_source(), &files->lists);
   if (layer->transform_param().has_mean_file()) {
     TakePath(layer->mutable_transform_param()->mutable_mean_file(), &files->data);
   }

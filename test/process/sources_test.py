@@ -141,6 +141,8 @@ class ImageDataTest(SourceTest):
         as_data = self.net().replace('"ImageData"', '"Data"').replace("image_data_param", "data_param")
         as_data = re.sub(r'root_folder: \S+|is_color: false|new_\w+: \d+', "", as_data)
         as_data = as_data.replace("list.txt\"", "as_lmdb\" backend: LMDB")
+        # What belongs to another type says nothing.
+        as_data = as_data.replace(" data_param", ' image_data_param { source: "%(source)s/list.txt" is_color: true } data_param')
         self.expect_bits_of_database(as_data, divided)
 
     def test_programs_that_read_nets(self):

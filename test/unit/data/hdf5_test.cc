@@ -19,6 +19,7 @@ class Hdf5DatasetTest : public testing::Test {
     if (const Status hdf5 = CheckHdf5(); !hdf5.ok()) GTEST_SKIP() << "SKIPPED: " << hdf5;
     layer_.add_top("data");
     layer_.add_top("label");
+    layer_.set_type("HDF5Data");
   }
 
   // Values first, first + 1/4, ... and, for each row, its number times 3.

@@ -43,6 +43,7 @@ class ImageListTest : public testing::Test {
   ImageListTest() {
     std::filesystem::create_directory(folder_ / "img");
     layer_.set_name("data");
+    layer_.set_type("ImageData");
   }
 
   // A noisy one of 3 channels.
@@ -183,6 +184,19 @@ TEST_F(ImageListTest, OrderIsThatOfTheLayer) {
   images.set_rand_skip(50);
   EXPECT_EQ(RecordOrderOf(layer_, 100, 3, true).skip(), RecordOrder(100, true, 3, 50).skip());
   EXPECT_EQ(RecordOrderOf(layer_, 100, 3, false).skip(), 0);
+}
+
+TEST_F(ImageListTest, ALayerOfAnotherTypeDoesNotReadIt) {
+  layer_.set_type("Data");
+  layer_.mutable_image_data_param()->set_source(folder_ / "list.txt");
+  layer_.mutable_image_data_param()->set_shuffle(true);
+  layer_.mutable_image_data_param()->set_is_color(false);
+  layer_.mutable_hdf5_data_param()->set_source("list.txt");
+  layer_.mutable_data_param()->set_source("no.db");
+  WriteWholeFile(folder_ / "list.txt", "");
+  EXPECT_THAT(OpenDatasetOf(layer_, {}).status().message(), HasSubstr("no.db"));
+  for (int64_t s = 0; s < 20; ++s) EXPECT_EQ(RecordOrderOf(layer_, 100, 3, true).Record(s), s);
+  EXPECT_FALSE(TransformOptionsOf(layer_)->force_gray);
 }
 
 TEST_F(ImageListTest, SizesThatNoImageHasAreRefused) {
