@@ -131,6 +131,8 @@ Status UpgradeLayer(V0* from, V1* to) {
   from->GetReflection()->ListFields(*from, &fields);
   for (const FieldDescriptor* field : fields) {
     if (field->name() == "name" || field->name() == "type" || MoveField(*from, field, type->second, to)) continue;
+    // Files that were made of one of window_data have these left over.
+    if (from->type() == "data" && field->name().starts_with("det_")) continue;
     return InvalidArgument("layer \"%s\": field \"%s\" does not belong to a layer of type %s (of the form of 2013)",
                            from->name().c_str(), field->name().c_str(), from->type().c_str());
   }

@@ -210,6 +210,12 @@ TEST_F(UpgradeTest, IntelsEnginesGo) {
   EXPECT_FALSE(solver->has_engine());
 }
 
+TEST_F(UpgradeTest, WhatIsLeftOverOfWindowsSaysNothing) {
+  const std::string head = "layers { layer { name: 'd' type: 'data' source: 'db' batchsize: 4 ", tail = "} top: 'd' }";
+  EXPECT_EQ(Upgraded(head + "det_fg_threshold: 0.5 det_crop_mode: 'warp' " + tail).DebugString(),
+            Upgraded(head + tail).DebugString());
+}
+
 TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("layer { name: 'a' type: 'ReLU' }\nlayers { name: 'b' type: RELU }"),
             "net.prototxt: the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
