@@ -2,30 +2,15 @@
 
 #include "proto/caffe.pb.h"
 
-#include "glog/logging.h"
-
-#include <vector>
-
 namespace hp {
 namespace {
 
-/// Whether `field` says something to fillers of `type`. Caffe's model zoo is full of `type: "xavier" std: 0.1`.
 bool HasMeaning(const std::string& type, const std::string& field) {
   if (field == "type") return true;
   if (type == "constant") return field == "value";
   if (type == "uniform") return field == "min" || field == "max";
   if (type == "gaussian") return field == "mean" || field == "std" || field == "sparse";
   return (type == "xavier" || type == "msra") && field == "variance_norm";
-}
-
-void WarnOfFieldsWithoutMeaning(const caffe::FillerParameter& filler, const std::string& where) {
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  filler.GetReflection()->ListFields(filler, &fields);
-  for (const auto* field : fields) {
-    if (HasMeaning(filler.type(), field->name())) continue;
-    LOG(WARNING) << where << ": " << field->name() << " is ignored by filler type \"" << filler.type()
-                 << "\", as in Caffe";
-  }
 }
 
 Status CheckType(const std::string& type, const std::string& where) {
@@ -39,6 +24,16 @@ Status CheckType(const std::string& type, const std::string& where) {
 }
 
 }  // namespace
+
+std::vector<std::string> FieldsWithoutMeaning(const caffe::FillerParameter& filler) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  filler.GetReflection()->ListFields(filler, &fields);
+  std::vector<std::string> without;
+  for (const auto* field : fields) {
+    if (!HasMeaning(filler.type(), field->name())) without.push_back(field->name());
+  }
+  return without;
+}
 
 Status CheckFillerFields(const caffe::FillerParameter& filler, const std::string& where) {
   HP_RETURN_IF_ERROR(CheckType(filler.type(), where));
@@ -62,7 +57,6 @@ Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, con
         "%s: type \"bilinear\" does not fit shape [%s]; expected four axes, the last two of one size (a square kernel)",
         where.c_str(), whole.ToString().c_str());
   }
-  WarnOfFieldsWithoutMeaning(filler, where);
   return OkStatus();
 }
 

@@ -1,19 +1,33 @@
 #include "layers/traits/net_warnings.h"
 
+#include "layers/traits/filler_check.h"
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
 namespace {
 
-/// The lines of one layer.
+/// What is said of some layers.
+struct Warning {
+  std::string first;  // the name of one
+  int others = 0;
+  std::string text;
+};
+
+/// The warnings of one layer.
 class LayerWarnings {
  public:
-  LayerWarnings(const caffe::LayerParameter& layer, std::vector<std::string>* lines) : layer_(layer), lines_(lines) {}
+  LayerWarnings(const caffe::LayerParameter& layer, std::vector<Warning>* all) : layer_(layer), all_(all) {}
 
-  void Ignored(const std::string& what, const std::string& why) {
-    lines_->push_back("layer \"" + layer_.name() + "\": " + what + " is ignored, as in Caffe: " + why);
+  void Say(const std::string& text) {
+    for (Warning& said : *all_) {
+      if (said.text != text) continue;
+      ++said.others;
+      return;
+    }
+    all_->push_back({layer_.name(), 0, text});
   }
+  void Ignored(const std::string& what, const std::string& why) { Say(what + " is ignored, as in Caffe: " + why); }
 
   /// Four fields of data_param and image_data_param went to transform_param in 2014, and Caffe moves them in "layers",
   /// the form of that time, alone (src/caffe/util/upgrade_proto.cpp, UpgradeNetDataTransformation).
@@ -39,20 +53,32 @@ class LayerWarnings {
     }
   }
 
+  /// Fields of fillers, in its own typed parameters.
+  void CheckFillers(const LayerType& type) {
+    std::vector<const google::protobuf::FieldDescriptor*> fields;
+    layer_.GetReflection()->ListFields(layer_, &fields);
+    for (const auto* field : fields) {
+      if (field->is_repeated() || !field->name().ends_with("_param") || !type.HasField(field->name())) continue;
+      CheckFillersOf(layer_.GetReflection()->GetMessage(layer_, field));
+    }
+  }
+
   void CheckOwnFields() {
     const caffe::ScaleParameter& scale = layer_.scale_param();
     if (layer_.type() == "Scale" && scale.has_bias_filler() && !scale.bias_term()) {
       Ignored("scale_param { bias_filler }", "there is no bias without bias_term: true");
+    }
+    if (layer_.type() == "HDF5Output") {
+      Say("model_test and hptest write \"" + layer_.hdf5_output_param().file_name() +
+          "\", with the batches that they evaluate; training writes nothing, where Caffe ends at the second batch");
     }
     const caffe::EltwiseParameter& eltwise = layer_.eltwise_param();
     if (layer_.type() == "Eltwise" && eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::MAX) {
       Ignored("eltwise_param { coeff }", "it is for operation SUM");
     }
     if (layer_.type() == "Eltwise" && !eltwise.stable_prod_grad()) {
-      lines_->push_back(
-          "layer \"" + layer_.name() +
-          "\": eltwise_param { stable_prod_grad: false } is ignored: gradients are the same but at zeros, "
-          "where Caffe's would be no numbers");
+      Say("eltwise_param { stable_prod_grad: false } is ignored: gradients are the same but at zeros, where Caffe's "
+          "would be no numbers");
     }
     const caffe::TransformationParameter& transform = layer_.transform_param();
     if (layer_.type() == "ImageData" && (transform.has_force_color() || transform.has_force_gray())) {
@@ -61,22 +87,39 @@ class LayerWarnings {
   }
 
  private:
+  void CheckFillersOf(const google::protobuf::Message& param) {
+    std::vector<const google::protobuf::FieldDescriptor*> fields;
+    param.GetReflection()->ListFields(param, &fields);
+    for (const auto* field : fields) {
+      if (field->message_type() != caffe::FillerParameter::descriptor() || field->is_repeated()) continue;
+      const auto& filler = static_cast<const caffe::FillerParameter&>(param.GetReflection()->GetMessage(param, field));
+      for (const std::string& said : FieldsWithoutMeaning(filler))
+        Ignored(field->name() + " { " + said + " }", "a filler of type \"" + filler.type() + "\" has none");
+    }
+  }
+
   const caffe::LayerParameter& layer_;
-  std::vector<std::string>* const lines_;
+  std::vector<Warning>* const all_;
 };
 
 }  // namespace
 
 std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const LayerTypes& types) {
-  std::vector<std::string> lines;
+  std::vector<Warning> all;
   for (const caffe::LayerParameter& layer : net.layer()) {
     const LayerType* const type = types.Find(layer.type());
     if (type == nullptr) continue;
-    LayerWarnings warnings(layer, &lines);
+    LayerWarnings warnings(layer, &all);
     warnings.CheckForeign(*type);
+    warnings.CheckFillers(*type);
     warnings.CheckOwnFields();
     if (layer.type() == "Data") warnings.CheckMoved(layer.data_param(), "data_param");
     if (layer.type() == "ImageData") warnings.CheckMoved(layer.image_data_param(), "image_data_param");
+  }
+  std::vector<std::string> lines;
+  for (const Warning& warning : all) {
+    const std::string others = warning.others == 0 ? "" : " and " + std::to_string(warning.others) + " more";
+    lines.push_back("layer \"" + warning.first + "\"" + others + ": " + warning.text);
   }
   return lines;
 }

@@ -214,6 +214,12 @@ TEST(NetWarnings, NameFieldsThatCaffeIgnores) {
                   StartsWith("layer \"e\": eltwise_param { coeff } is ignored"),
                   StartsWith("layer \"g\": eltwise_param { stable_prod_grad: false } is ignored"),
                   StartsWith("layer \"i\": transform_param { force_color, force_gray } is ignored")));
+  const std::string conv =
+      "type: \"Convolution\" convolution_param { num_output: 2 kernel_size: 1 weight_filler { type: "
+      "\"xavier\" std: 0.1 } bias_filler { type: \"constant\" value: 1 } } }";
+  EXPECT_THAT(Warnings("layer { name: \"a\" " + conv + " layer { name: \"b\" " + conv + " layer { name: \"c\" " + conv),
+              testing::ElementsAre("layer \"a\" and 2 more: weight_filler { std } is ignored, as in Caffe: a filler of "
+                                   "type \"xavier\" has none"));
 }
 
 TEST(Registry, ATableCanBeExtended) {
