@@ -272,6 +272,20 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   return sound ? OkStatus() : InvalidArgument("a verdict whose numbers are out of range");
 }
 
+namespace {
+
+Status CheckNumber(const LabelNumber& number, float said) {
+  if (!number.is_count) {
+    if (said >= -kMaxLabel && said < kMaxLabel) return OkStatus();
+    return InvalidArgument("a label that is no class");
+  }
+  const int64_t most = std::ssize(number.columns);
+  if (said >= 0 && said <= static_cast<float>(most) && said == std::floor(said)) return OkStatus();
+  return InvalidArgument("a count of labels outside 0..%lld", static_cast<long long>(most));
+}
+
+}  // namespace
+
 Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
   const int replica = ReplicaOf(from);
   const bool known = labels.phase() >= 0 && labels.phase() < std::ssize(job_->phases());
@@ -282,23 +296,16 @@ Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
     return InvalidArgument("labels of batch %lld at iteration %lld, which it does not read for this node",
                            Print(labels.batch()), Print(labels.clock()));
   }
+  const std::vector<LabelNumber>& numbers = job_->label_numbers(phase);
+  const int64_t of_row = std::ssize(numbers);
   const auto [begin, end] = job_->schedule().RowsOf(phase, replica);
-  if (labels.first_row() < begin || labels.first_row() > end || labels.label_size() > end - labels.first_row()) {
-    return InvalidArgument("%d labels from row %lld on; it reads rows %lld to %lld", labels.label_size(),
-                           Print(labels.first_row()), Print(begin), Print(end - 1));
+  if (labels.first_row() < begin || labels.first_row() > end || labels.label_size() % of_row != 0 ||
+      labels.label_size() / of_row > end - labels.first_row()) {
+    return InvalidArgument("%d labels, %lld in a row, from row %lld on; it reads rows %lld to %lld",
+                           labels.label_size(), Print(of_row), Print(labels.first_row()), Print(begin), Print(end - 1));
   }
-  const int64_t of_row = job_->sample(phase).labels();
-  const auto is_number = [](float label) { return label >= -kMaxLabel && label < kMaxLabel; };
-  const auto is_count = [of_row](float count) {
-    return count >= 0 && count <= static_cast<float>(of_row) && count == std::floor(count);
-  };
-  const auto& said = labels.label();
-  if (of_row == 1) {
-    if (std::all_of(said.begin(), said.end(), is_number)) return OkStatus();
-    return InvalidArgument("a label that is no class");
-  }
-  if (std::all_of(said.begin(), said.end(), is_count)) return OkStatus();
-  return InvalidArgument("a count of labels outside 0..%lld", Print(of_row));
+  for (int i = 0; i < labels.label_size(); ++i) HP_RETURN_IF_ERROR(CheckNumber(numbers[i % of_row], labels.label(i)));
+  return OkStatus();
 }
 
 Status PeerRules::CheckCopied(const SnapshotCopied& copied) const {

@@ -226,9 +226,10 @@ const std::vector<ServedParam>& JobPlan::served(int stage) const {
 }
 
 void JobPlan::FindLabelReaders(PhaseParts* phase) {
+  phase->label_numbers = LabelNumbersOf(*phase->graph, phase->sample);
   const auto& layers = phase->graph->layers();
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
-    if (!layers[i].reads_labels()) continue;
+    if (!layers[i].reads_labels() && !layers[i].needs_batch_labels()) continue;
     const int index = phase->placement->stage_of(i);
     const StageInfo& stage = table().stage(index);
     for (int part = 0; part < stage.size(); ++part) {

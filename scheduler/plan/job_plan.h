@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/plan/labels_ahead.h"
 #include "net/plan/node_plan.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/plan/pipeline_plan.h"
@@ -112,6 +113,10 @@ class JobPlan {
   /// or an accuracy, and those that read samples and have a layer that counts the labels of the whole batch. May
   /// contain the sending node itself.
   const std::set<Rank>& label_readers(Phase phase) const { return parts(phase).label_readers; }
+  /// What they are sent of each row (LabelNumbersOf).
+  const std::vector<LabelNumber>& label_numbers(Phase phase) const { return parts(phase).label_numbers; }
+  /// How many labels its reader tells of each row (LabelsOfRow).
+  int64_t labels_of_row(Phase phase) const { return LabelsOfRow(graph(phase), parts(phase).sample); }
   /// The shapes of all blobs of graph(phase), by blob, for one sample: [1, ...].
   const std::vector<Shape>& shapes(Phase phase) const { return parts(phase).shapes; }
   /// The node that adds up losses and accuracies and prints them: the first one of the last stage that reads labels.
@@ -126,6 +131,7 @@ class JobPlan {
     std::vector<std::vector<NodePlan>> nodes;  // by rank and variant
     std::vector<WholeOutput> outputs;
     std::set<Rank> label_readers;
+    std::vector<LabelNumber> label_numbers;
   };
   explicit JobPlan(const Options& options);
   const PhaseParts& parts(Phase phase) const { return phases_[phase.index()]; }

@@ -235,6 +235,7 @@ struct ElementLossDesc {
   /// the label says, else 0, for x [rows, classes]; or nowhere, and it is 0.
   enum Targets { kInput, kLabels, kClasses, kNone } targets = kInput;
   int64_t per_sample = 1;
+  bool counted = false;  ///< divided by the sum of BatchContext::batch_labels instead, how many elements of a row count
   float loss_weight = 1;
 };
 

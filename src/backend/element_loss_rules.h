@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/label.h"
 #include "backend/reduction_rules.h"
 #include "base/host_device.h"
 
@@ -19,18 +20,17 @@ struct SquaredError {
 };
 
 /// f(x, t) = -t ln(s) - (1 - t) ln(1 - s), s = 1 / (1 + exp(-x)), without an exponential that overflows. Elements whose
-/// target is `ignored` do not count.
+/// target, read as a label, is `ignored` do not count.
 struct SigmoidCrossEntropy {
   static constexpr bool kSymmetric = false;
   bool ignores = false;
-  float ignored = 0;
+  int ignored = 0;
   HP_HOST_DEVICE float Value(float x, float t) const {
     const float value = (x < 0 ? 0.0f : x) - x * t + log1pf(expf(-fabsf(x)));
-    return ignores && t == ignored ? 0.0f : value;
+    return Ignores(t) ? 0.0f : value;
   }
-  HP_HOST_DEVICE float Gradient(float x, float t) const {
-    return ignores && t == ignored ? 0.0f : 1 / (1 + expf(-x)) - t;
-  }
+  HP_HOST_DEVICE float Gradient(float x, float t) const { return Ignores(t) ? 0.0f : 1 / (1 + expf(-x)) - t; }
+  HP_HOST_DEVICE bool Ignores(float t) const { return ignores && LabelOf(t) == ignored; }
 };
 
 /// f(x, t) = max(0, 1 - x) for the label's class (t = 1), max(0, 1 + x) for another one (t = 0), or the square of it.

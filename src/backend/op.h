@@ -5,6 +5,7 @@
 #include "tensor/device.h"
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -70,6 +71,12 @@ struct BatchContext {
   int sub_batches = 1;                  ///< of an update (iter_size)
   std::span<const float> labels;        ///< of this op's rows: [rows], or [rows, ...] where a row has several
   std::span<const float> batch_labels;  ///< [global_rows], if needs_batch_labels(): labels, or counts where several
+  std::span<const float> more_labels;   ///< [n, global_rows]: the same of other labels (GraphLayer::label_number)
+  /// Sets the last two. @param numbers [1 + n, global_rows]; or empty.
+  void SetBatchLabels(std::span<const float> numbers) {
+    batch_labels = numbers.first(std::min(numbers.size(), static_cast<size_t>(global_rows)));
+    more_labels = numbers.subspan(batch_labels.size());
+  }
 };
 
 /// The arguments of one call, all in the memory of the op's device. Descs of `in` and `out` are those that the op was

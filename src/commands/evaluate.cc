@@ -7,11 +7,10 @@
 #include "base/mutex.h"
 #include "engine/compute_threads.h"
 #include "input/input.h"
-#include "input/label_counts.h"
 #include "input/label_store.h"
 #include "model/label_rules.h"
 #include "net/plan/graph.h"
-#include "net/plan/pixel_labels.h"
+#include "net/plan/labels_ahead.h"
 #include "scheduler/plan/schedule.h"
 
 #include <memory>
@@ -69,26 +68,26 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   if (!graph->reads_records())
     return InvalidArgument("net \"%s\" has no Data layer to test with", net_param.name().c_str());
   const Schedule schedule(ShapeOf(*graph, options.iterations));
-  LabelStore labels(schedule);
+  LabelStore labels(schedule, {1, static_cast<int64_t>(graph->counted_labels().size())});
   Arrivals arrivals;
   Input::Callbacks callbacks;
   int64_t labels_of_row = 1;
-  const std::optional<int> ignored = CountedIgnoreLabel(*graph);
   std::vector<LabelRule> rules;
+  std::vector<LabelNumber> numbers;
   callbacks.on_labels = [&](int64_t clock, Phase phase, int64_t batch, int64_t row, std::span<const float> values) {
     if (Status good = CheckBatchLabels(values, rules, labels_of_row, batch, row); !good.ok())
       return arrivals.Fail(good);
-    if (labels_of_row == 1) return labels.Add(clock, phase, batch, row, values);
-    labels.Add(clock, phase, batch, row, CountLabels(values, labels_of_row, ignored));
+    labels.Add(clock, phase, batch, row, NumbersOfRows(values, labels_of_row, numbers));
   };
   callbacks.on_ready = [&] { arrivals.Signal(); };
   callbacks.on_error = [&](const Status& status) { arrivals.Fail(status); };
   // Below all that its threads call.
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net_param, caffe::TEST, LayerTypes::BuiltIn(),
                                                                       {options.cache_dir, options.max_bad_records}));
-  labels_of_row = input->sample_shape().labels();
+  labels_of_row = LabelsOfRow(*graph, input->sample_shape());
+  numbers = LabelNumbersOf(*graph, input->sample_shape());
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
-  if (options.check_labels) rules = LabelRulesOf(*graph, shapes);
+  if (options.check_labels) rules = LabelRulesOf(*graph, shapes, input->sample_shape());
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));

@@ -104,6 +104,7 @@ class ForwardNet::Impl {
     BridgeNeeds needs;
     needs.nets = {net_.get()};
     needs.batch_rows = net_->rows();
+    needs.label_numbers = net_->plan().label_numbers();
     HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(needs, device_));
     size_t largest = 0;
     for (int kept : net_->kept()) largest = std::max(largest, net_->tensors()[kept].desc.bytes());
@@ -126,14 +127,15 @@ class ForwardNet::Impl {
     run_.batch.first_sample = first_sample;
     run_.batch.global_rows = net_->rows();
     const std::span<const float> several = net_->LabelsBehind(images);
-    const std::span<const float> all = several.empty() ? labels : several;
+    const size_t rows = std::min(labels.size(), static_cast<size_t>(net_->rows()));
+    const std::span<const float> all = several.empty() ? labels.first(rows) : several;
     if (std::count(kept_.begin(), kept_.end(), -1) > 0) labels_.assign(all.begin(), all.end());
     if (bridge_) {
       RunOnDevice(images, labels);
     } else {
       run_.images = images;
       run_.batch.labels = all;
-      run_.batch.batch_labels = labels;
+      run_.batch.SetBatchLabels(labels);
       for (int segment = 0; segment < net_->segments(); ++segment) net_->Forward(segment, run_);
     }
     HP_RETURN_IF_ERROR(device_->Synchronize());

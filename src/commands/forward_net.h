@@ -46,7 +46,7 @@ class ForwardNet {
 
   /// Runs the forward pass of one batch, and blocks until it is done. @param first_sample of the batch, counted from
   /// the first one. @param images samples as SampleShape places them for rows(), float32 in the host's memory.
-  /// @param labels [rows]; may be empty where no layer reads them.
+  /// @param labels as BatchContext::SetBatchLabels takes them; may be empty where no layer reads any.
   /// @return the values of all outputs; kInternal: the device failed.
   StatusOr<std::vector<float>> Run(uint64_t first_sample, float* images, std::span<const float> labels);
 

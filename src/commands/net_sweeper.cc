@@ -91,11 +91,12 @@ Status NetSweeper::Allocate(int64_t rows) {
   FillRandom({images_.floats(), net.images_bytes() / sizeof(float)}, 1);
   const std::span<const float> behind = net.LabelsBehind(images_.floats());
   if (!behind.empty()) std::fill_n(images_.floats() + (behind.data() - images_.floats()), behind.size(), 0.0f);
-  labels_.assign(rows, 0);
+  labels_.assign(net.plan().label_numbers() * rows, 0);
   if (device_->is_host()) return OkStatus();
   BridgeNeeds needs;
   needs.nets = {net_.get()};
   needs.batch_rows = rows;
+  needs.label_numbers = net.plan().label_numbers();
   HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(needs, device_));
   return OkStatus();
 }
@@ -107,7 +108,8 @@ Status NetSweeper::BringInputs() {
     return device_->Synchronize();
   }
   run_.images = images_.floats();
-  run_.batch.labels = run_.batch.batch_labels = labels_;
+  run_.batch.SetBatchLabels(labels_);
+  run_.batch.labels = run_.batch.batch_labels;
   const std::span<const float> behind = net_->LabelsBehind(run_.images);
   if (!behind.empty()) run_.batch.labels = behind;
   return OkStatus();

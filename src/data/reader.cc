@@ -320,7 +320,7 @@ bool BatchReader::Impl::FindLabels(Part* part, Event* event) {
   for (int64_t n = part->first; n < part->end; ++n) {
     if (Find(n)->state < State::kRead) return false;
   }
-  for (int64_t n = part->first; n < part->end; ++n) event->labels.push_back(&Find(n)->samples.labels);
+  for (int64_t n = part->first; n < part->end; ++n) event->labels.push_back(&Find(n)->samples.ahead);
   event->part = part;
   return true;
 }

@@ -39,8 +39,8 @@ struct BatchReaderOptions {
   /// The piece of a number in [first_piece, end_piece) of Start. A pure function that must not call the reader: it runs
   /// under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
-  /// The labels of this node's whole part of `batch`, SampleShape::labels() for each of its rows; once for each batch,
-  /// in order, before on_ready of any of its pieces. `labels` is valid during the call.
+  /// The labels of this node's whole part of `batch`, as many for each of its rows as UndecodedSamples::ahead has; once
+  /// for each batch, in order, before on_ready of any of its pieces. `labels` is valid during the call.
   std::function<void(int64_t batch, int64_t first_row_in_batch, std::span<const float> labels)> on_labels;
   /// images(piece) may be read from now on, until Release(piece). In the order of pieces.
   std::function<void(int64_t piece)> on_ready;

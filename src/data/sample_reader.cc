@@ -14,22 +14,36 @@ SampleReader::SampleReader(std::vector<RecordSource> sources, SampleLayout layou
   CHECK_EQ(layout_.others.size(), layout_.shape.others.size());
   AddBlock(layout_.data, layout_.shape.data);
   for (size_t i = 0; i < layout_.others.size(); ++i) AddBlock(layout_.others[i], layout_.shape.others[i]);
+  PlaceAhead();
   for (const RecordSource& source : sources_) most_records_ = std::max(most_records_, source.order.size());
 }
 
-void SampleReader::AddBlock(SampleLayout::Top from, const Shape& shape) {
-  Block block{from, shape.count(), -1};
-  if (from.second > 0) {
+void SampleReader::AddBlock(SampleLayout::Top from, const Shape& shape) { blocks_.push_back({from, shape.count()}); }
+
+void SampleReader::PlaceAhead() {
+  ahead_of_row_ = shape().labels();
+  for (const SampleLayout::Top& top : layout_.also_ahead) {
+    const auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return b.from == top; });
+    CHECK(block != blocks_.end());
+    block->ahead = ahead_of_row_;
+    ahead_of_row_ += block->columns;
+  }
+  for (Block& block : blocks_) {
+    if (block.from.second == 0 || block.ahead >= 0) continue;
     block.beside = beside_of_row_;
     beside_of_row_ += block.columns;
   }
-  blocks_.push_back(block);
+}
+
+float* SampleReader::UndecodedRow(const Block& block, int64_t row, UndecodedSamples* samples) const {
+  if (block.ahead >= 0) return samples->ahead.data() + row * ahead_of_row_ + block.ahead;
+  return samples->beside.data() + row * beside_of_row_ + block.beside;
 }
 
 void SampleReader::Resize(int64_t rows, UndecodedSamples* samples) const {
   samples->records.resize(rows * sources_.size());
   samples->data.resize(rows * sources_.size());
-  samples->labels.resize(rows * shape().labels());
+  samples->ahead.resize(rows * ahead_of_row_);
   samples->beside.resize(rows * beside_of_row_);
 }
 
@@ -67,13 +81,11 @@ Status SampleReader::ReadSource(int source, int64_t sample, int64_t row, Undecod
         from.transformer->Check(samples->data[at]).Prepend(from.dataset->Describe(samples->records[at])));
   }
   if (layout_.labels && layout_.labels->first == source) {
-    float* const labels = samples->labels.data() + row * shape().labels();
-    HP_RETURN_IF_ERROR(ReadTop(*layout_.labels, sample, row, *samples, labels));
+    HP_RETURN_IF_ERROR(ReadTop(*layout_.labels, sample, row, *samples, samples->ahead.data() + row * ahead_of_row_));
   }
-  float* const beside = samples->beside.data() + row * beside_of_row_;
   for (const Block& block : blocks_) {
-    if (block.beside < 0 || block.from.first != source) continue;
-    HP_RETURN_IF_ERROR(ReadTop(block.from, sample, row, *samples, beside + block.beside));
+    if (block.from.first != source || (block.ahead < 0 && block.beside < 0)) continue;
+    HP_RETURN_IF_ERROR(ReadTop(block.from, sample, row, *samples, UndecodedRow(block, row, samples)));
   }
   return OkStatus();
 }
@@ -97,17 +109,17 @@ Status SampleReader::Decode(int64_t sample, int64_t row, int64_t rows, Undecoded
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];
     float* const to = out + (b == 0 ? 0 : shape().OtherAt(b - 1, rows)) + row * block.columns;
-    if (block.beside < 0) {
+    if (block.ahead < 0 && block.beside < 0) {
       HP_RETURN_IF_ERROR(Transform(block.from.first, sample, row, *samples, to));
     } else {
-      std::copy_n(samples->beside.data() + row * beside_of_row_ + block.beside, block.columns, to);
+      std::copy_n(UndecodedRow(block, row, samples), block.columns, to);
     }
   }
   for (size_t s = 0; s < sources_.size(); ++s) caffe::Datum().Swap(&samples->data[row * sources_.size() + s]);
   const int64_t labels = shape().labels();
   if (labels <= 1) return OkStatus();
   float* const behind = out + rows * blocks_[0].columns;
-  std::copy_n(samples->labels.data() + row * labels, labels, behind + row * labels);
+  std::copy_n(samples->ahead.data() + row * ahead_of_row_, labels, behind + row * labels);
   return OkStatus();
 }
 

@@ -28,13 +28,15 @@ struct SampleLayout {
   Top data = {0, 0};
   std::optional<Top> labels;  ///< nothing: the label of each row is 0
   std::vector<Top> others;
+  /// Those of data and others that are told ahead of the images as well, behind the labels of each row.
+  std::vector<Top> also_ahead;
 };
 
 /// Samples whose records are read; their images are not decoded. Rows are independent of each other.
 struct UndecodedSamples {
   std::vector<int64_t> records;    ///< [rows, sources]
   std::vector<caffe::Datum> data;  ///< [rows, sources]
-  std::vector<float> labels;       ///< [rows, SampleShape::labels()]
+  std::vector<float> ahead;        ///< [rows, labels and the tops of SampleLayout::also_ahead]
   std::vector<float> beside;       ///< [rows, numbers of the other tops that no Datum holds]
 };
 
@@ -62,10 +64,13 @@ class SampleReader {
   struct Block {
     SampleLayout::Top from;
     int64_t columns = 0;
-    int64_t beside = -1;  // where it begins in a row of UndecodedSamples::beside; -1: it is made of the record's Datum
+    int64_t ahead = -1, beside = -1;  // where it begins in a row of UndecodedSamples; both -1: its Datum is decoded
   };
 
   void AddBlock(SampleLayout::Top from, const Shape& shape);
+  void PlaceAhead();
+  /// Where a row of a block lies before it is decoded.
+  float* UndecodedRow(const Block& block, int64_t row, UndecodedSamples* samples) const;
   Status ReadAll(int64_t sample, int64_t ahead, int64_t row, UndecodedSamples* samples, int64_t* record);
   Status ReadSource(int source, int64_t sample, int64_t row, UndecodedSamples* samples);
   Status ReadTop(SampleLayout::Top from, int64_t sample, int64_t row, const UndecodedSamples& samples,
@@ -76,7 +81,7 @@ class SampleReader {
   const SampleLayout layout_;
   const bool check_;           // images, before their labels are told
   std::vector<Block> blocks_;  // data, then others
-  int64_t beside_of_row_ = 0;
+  int64_t ahead_of_row_ = 0, beside_of_row_ = 0;
   int64_t most_records_ = 0;  // of a source
   BadRecords bad_;
 };

@@ -62,7 +62,8 @@ void ClassSampler::Draw(MsgId id) {
   for (; batches_ <= batch; ++batches_) {
     const MsgId of_batch = MsgId::Make(clock_, true, batches_ * shape.micro_batches, 0);
     CHECK(labels_->Ready(of_batch, true)) << "labels of clock " << clock_ << ", batch " << batches_;
-    for (const Layer& layer : layers_) AddBatch(layer, labels_->BatchOf(of_batch), &samples_.at(layer.index));
+    const std::span<const float> labels = labels_->BatchOf(of_batch).first(shape.train_batch);
+    for (const Layer& layer : layers_) AddBatch(layer, labels, &samples_.at(layer.index));
   }
 }
 

@@ -104,7 +104,7 @@ class Compute {
   /// What a forward task reads from the host's memory; null and empty: it does not read that.
   struct HostInputs {
     float* images = nullptr;              ///< [rows, C, H, W] float32 of the micro-batch
-    std::span<const float> batch_labels;  ///< [rows of the whole batch], BatchContext::batch_labels
+    std::span<const float> batch_labels;  ///< of the whole batch, for BatchContext::SetBatchLabels
     int64_t first_row = 0;                ///< of the micro-batch within the whole batch
   };
 

@@ -17,6 +17,8 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
   BridgeNeeds needs;
   for (const Phase phase : model.phases()) {
     for (const NodeNet* net : model.AllNets(phase)) needs.nets.push_back(net);
+    const auto numbers = static_cast<int64_t>(model.job().label_numbers(phase).size());
+    needs.label_numbers = std::max(needs.label_numbers, numbers);
   }
   needs.solvers = pool_size;
   needs.batch_rows = model.schedule().shape().largest_batch();
@@ -33,7 +35,7 @@ HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
   Layout layout;
   layout.labels = StagedBytes(sizeof(Numbers));
   layout.batch_labels = layout.labels + StagedBytes(rows * sizeof(float));
-  layout.images = layout.batch_labels + StagedBytes(needs.batch_rows * sizeof(float));
+  layout.images = layout.batch_labels + StagedBytes(needs.label_numbers * needs.batch_rows * sizeof(float));
   layout.bytes = layout.images + StagedBytes(images);
   return layout;
 }
@@ -64,8 +66,8 @@ void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
   run->batch.first_sample_on_device = &numbers->first_sample;
   run->batch.loss_scale_on_device = &numbers->loss_scale;
   run->batch.labels = {reinterpret_cast<const float*>(begin + layout_.labels), static_cast<size_t>(net.rows())};
-  run->batch.batch_labels = {reinterpret_cast<const float*>(begin + layout_.batch_labels),
-                             static_cast<size_t>(run->batch.global_rows)};
+  run->batch.SetBatchLabels({reinterpret_cast<const float*>(begin + layout_.batch_labels),
+                             static_cast<size_t>(net.plan().label_numbers() * run->batch.global_rows)});
   const std::span<const float> behind = net.LabelsBehind(run->images);
   if (!behind.empty()) run->batch.labels = behind;
 }

@@ -19,6 +19,7 @@ struct BridgeNeeds {
   std::vector<const NodeNet*> nets;  ///< that run through it, of all phases and numbers of rows
   size_t solvers = 1;                ///< micro-batches that may be under way at once
   int64_t batch_rows = 0;            ///< samples of the largest global batch
+  int64_t label_numbers = 1;         ///< of each of them (NodePlan::label_numbers)
 };
 /// The needs of a node with `pool_size` solvers.
 BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size);
@@ -48,8 +49,8 @@ class HostBridge {
   /// is done.
   /// @param images NodeNet::images_bytes() of the micro-batch, in the host's memory. Null: the segment reads none, or
   /// they are put to images(solver) otherwise.
-  /// @param labels [global_rows] of the whole batch (BatchContext::batch_labels), in the host's memory; may be empty if
-  /// the segment reads none.
+  /// @param labels of the whole batch, for BatchContext::SetBatchLabels, in the host's memory; may be empty if the
+  /// segment reads none.
   /// @param first_row of the micro-batch within the batch.
   void BringInputs(int solver, const NodeNet& net, int segment, const float* images, std::span<const float> labels,
                    int64_t first_row, NetRun* run);

@@ -22,7 +22,7 @@ Compute::Work HostCompute::ReadyWork(const Task& task) const {
   const HostInputs inputs = InputsOf(work);
   work.run.between_layers = between_layers_;
   work.run.images = inputs.images;
-  work.run.batch.batch_labels = inputs.batch_labels;
+  work.run.batch.SetBatchLabels(inputs.batch_labels);
   if (!inputs.batch_labels.empty()) {
     work.run.batch.labels = inputs.batch_labels.subspan(inputs.first_row, work.net.rows());
   }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -19,10 +20,10 @@ constexpr int64_t kElementsAtATime = 4096;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer, int classes,
+StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer, std::set<int> classes,
                                                       const DatasetOptions& options) {
   HP_RETURN_IF_ERROR(LayerTraits::Create(layer, LayerTypes::BuiltIn()).status());
-  auto dataset = std::unique_ptr<DummyDataset>(new DummyDataset(layer, classes));
+  auto dataset = std::unique_ptr<DummyDataset>(new DummyDataset(layer, std::move(classes)));
   for (int top = 0; top < layer.top_size(); ++top) {
     HP_ASSIGN_OR_RETURN(const Shape shape, DummyShape(layer, top));
     if (ColumnsOf(shape) > kMostDatumFloats) {
@@ -31,9 +32,10 @@ StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParamete
     }
     dataset->shapes_.push_back(shape);
   }
-  if (classes >= 0 && classes < dataset->tops() && ColumnsOf(dataset->shapes_[classes]) == 1) {
+  for (const int top : dataset->classes_) {
+    if (top >= dataset->tops() || ColumnsOf(dataset->shapes_[top]) != 1) continue;
     float number = 0;
-    HP_RETURN_IF_ERROR(dataset->FillRow(0, classes, &number));
+    HP_RETURN_IF_ERROR(dataset->FillRow(0, top, &number));
   }
   return Opened(std::unique_ptr<Dataset>(std::move(dataset)), options);
 }
@@ -49,7 +51,7 @@ Status DummyDataset::FillRow(int64_t record, int top, float* out) const {
     block.end_col = std::min(column + kElementsAtATime, columns);
     FillParam(DummyFiller(layer_, top), whole, block, /*seed=*/0, blob, out + column);
   }
-  for (float* number = out; top == classes_ && number < out + columns; ++number) {
+  for (float* number = out; classes_.contains(top) && number < out + columns; ++number) {
     if (!(std::abs(*number) < static_cast<float>(std::numeric_limits<int>::max())))
       return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), *number);
     *number = std::trunc(*number);

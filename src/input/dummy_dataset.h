@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -19,10 +21,9 @@ class DummyDataset : public DatumDataset {
  public:
   static constexpr int64_t kRecords = int64_t{1} << 40;  ///< more than a training visits
 
-  /// @param classes the top whose numbers are classes, which are cut to integers, as Caffe's losses cut theirs; -1:
-  /// none.
+  /// @param classes the tops whose numbers are classes, which are cut to integers, as Caffe's losses cut theirs.
   /// @return kInvalidArgument: the layer's shapes or fillers are wrong, as its traits say.
-  static StatusOr<std::unique_ptr<Dataset>> Open(const caffe::LayerParameter& layer, int classes,
+  static StatusOr<std::unique_ptr<Dataset>> Open(const caffe::LayerParameter& layer, std::set<int> classes,
                                                  const DatasetOptions& options);
 
   int64_t size() const override { return kRecords; }
@@ -35,12 +36,12 @@ class DummyDataset : public DatumDataset {
   Status CheckUnchanged() override { return OkStatus(); }
 
  private:
-  DummyDataset(const caffe::LayerParameter& layer, int classes)
-      : DatumDataset(layer.name()), layer_(layer), classes_(classes) {}
+  DummyDataset(const caffe::LayerParameter& layer, std::set<int> classes)
+      : DatumDataset(layer.name()), layer_(layer), classes_(std::move(classes)) {}
   Status FillRow(int64_t record, int top, float* out) const;
 
   const caffe::LayerParameter layer_;
-  const int classes_;
+  const std::set<int> classes_;
   std::vector<Shape> shapes_;  ///< [batch, ...] by top
 };
 

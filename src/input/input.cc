@@ -24,28 +24,38 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Pha
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
   for (const int layer : LayersOf(net, phase)) {
     if (!types.IsDataset(net.layer(layer))) continue;
-    int classes = -1;
+    std::set<int> classes;
     for (const SourceTop& top : tops) {
-      if (top.layer == layer && top.role == SourceTop::kLabels && top.names_classes) classes = top.top;
+      if (top.layer == layer && top.names_classes) classes.insert(top.top);
     }
-    HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), classes, options));
+    HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), std::move(classes), options));
   }
   if (input->sources_.empty()) {
-    return InvalidArgument("net \"%s\" has no Data layer in phase %s", net.name().c_str(), phase.name().c_str());
+    for (const SourceTop& top : tops) {
+      return InvalidArgument(
+          "layer \"%s\": an Input layer, whose blobs a program fills, in phase %s; expected a layer that reads records "
+          "(Data, ImageData, HDF5Data, DummyData)",
+          net.layer(top.layer).name().c_str(), phase.name().c_str());
+    }
+    return InvalidArgument(
+        "net \"%s\" has no layer that reads records in phase %s; expected a Data, ImageData, "
+        "HDF5Data or DummyData",
+        net.name().c_str(), phase.name().c_str());
   }
   HP_RETURN_IF_ERROR(input->LayOut(tops));
   return input;
 }
 
-Status Input::OpenSource(const caffe::LayerParameter& layer, int classes, const InputOptions& input_options) {
+Status Input::OpenSource(const caffe::LayerParameter& layer, std::set<int> classes, const InputOptions& input_options) {
   Source source;
   source.layer = layer;
   DatasetOptions options;
   options.cache_dir = input_options.cache_dir;
   options.max_bad_records = input_options.max_bad_records;
   options.hint = "layer \"" + layer.name() + "\"";
-  HP_ASSIGN_OR_RETURN(source.dataset, layer.type() == "DummyData" ? DummyDataset::Open(layer, classes, options)
-                                                                   : OpenDatasetOf(layer, options));
+  HP_ASSIGN_OR_RETURN(source.dataset, layer.type() == "DummyData"
+                                          ? DummyDataset::Open(layer, std::move(classes), options)
+                                          : OpenDatasetOf(layer, options));
   HP_ASSIGN_OR_RETURN(source.transformer, MakeTransformer(source, 0));
   HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));
   const uint64_t own = source.dataset->Fingerprint() ^ (transform.mean.fingerprint * 0x9E3779B97F4A7C15u);
@@ -62,6 +72,7 @@ Status Input::LayOut(const std::vector<SourceTop>& tops) {
     layer = top.layer;
     const SampleLayout::Top from{source, top.top};
     const Shape row = RowOf(from);
+    if (top.goes_ahead && top.role != SourceTop::kLabels) layout_.also_ahead.push_back(from);
     if (top.role == SourceTop::kData) {
       layout_.data = from;
       layout_.shape.data = row;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +36,8 @@ class Input {
   /// Called by the reader threads, one call at a time for each Input, under no lock. All must be set; none may call
   /// Start or Stop.
   struct Callbacks {
-    /// The labels of this node's part of a batch, from row first_row of the global batch on, sample_shape().labels()
-    /// for each row, valid during the call. In the order of batches, before any image of the part is ready.
+    /// The labels of this node's part of a batch, from row first_row of the global batch on, of each row as many as
+    /// SampleLayout tells ahead, valid during the call. In the order of batches, before any image of the part is ready.
     /// @param batch of the update (0 .. iter_size - 1) or of the phase's test (0 .. test_iter - 1) at `clock`.
     std::function<void(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
     /// Ready has turned true for one more micro-batch.
@@ -105,7 +106,7 @@ class Input {
   };
 
   Input() = default;
-  Status OpenSource(const caffe::LayerParameter& layer, int classes, const InputOptions& options);
+  Status OpenSource(const caffe::LayerParameter& layer, std::set<int> classes, const InputOptions& options);
   Status LayOut(const std::vector<SourceTop>& tops);
   /// Of a row of a top, as it is read.
   Shape RowOf(SampleLayout::Top top) const;

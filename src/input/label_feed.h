@@ -14,7 +14,7 @@ namespace hp {
 
 /// Checks the labels of a conv node's part of each batch and passes them on ahead of the images: into this node's
 /// LabelStore, and by messages to all other nodes that have a loss or an accuracy (JobPlan::label_readers). Where a row
-/// has several labels, which stay with the images, what goes ahead is how many of them count (CountLabels). Owned by
+/// has several labels, which stay with the images, what goes ahead is how many of them count (LabelNumbersOf). Owned by
 /// the node. Any thread.
 class LabelFeed {
  public:
@@ -27,14 +27,14 @@ class LabelFeed {
 
   /// Takes what Input::Callbacks::on_labels reports. Does nothing if no layer of the phase reads labels. Several
   /// messages for each reader, if the labels are many.
-  /// @param labels [rows], or [rows, ...] (SampleShape::label), of batch `batch` of the update or test at `clock`, from
+  /// @param labels [rows, JobPlan::labels_of_row], of batch `batch` of the update or test at `clock`, from
   /// its row `first_row` on.
   /// @return kInvalidArgument: a label is no class of a layer that reads it, nor its ignore_label; layer, batch and row
   /// are named, and nothing was stored or sent.
   Status Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels);
 
  private:
-  void Pass(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> of_rows);
+  void Pass(int64_t clock, Phase phase, int64_t batch, int64_t first_row, const std::vector<float>& numbers);
 
   const NodeModel& model_;
   std::vector<std::vector<LabelRule>> rules_;  // by Phase

@@ -1,6 +1,7 @@
 #include "input/label_store.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hp {
 
@@ -8,13 +9,14 @@ void LabelStore::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_ro
   MutexLock lock(&mutex_);
   Batch& entry = batches_[{clock, phase, batch}];
   const int64_t rows = schedule_.shape().batch(phase);
+  const int64_t numbers = phase.index() < std::ssize(numbers_) ? numbers_[phase.index()] : 1;
   if (entry.labels.empty()) {
-    entry.labels.assign(rows, 0);
+    entry.labels.assign(numbers * rows, 0);
     entry.there.assign(rows, false);
     entry.missing = rows;
   }
-  for (int64_t i = 0; i < static_cast<int64_t>(labels.size()) && first_row + i < rows; ++i) {
-    entry.labels[first_row + i] = labels[i];
+  for (int64_t i = 0; i < std::ssize(labels) / numbers && first_row + i < rows; ++i) {
+    for (int64_t n = 0; n < numbers; ++n) entry.labels[n * rows + first_row + i] = labels[i * numbers + n];
     if (!entry.there[first_row + i]) --entry.missing;
     entry.there[first_row + i] = true;
   }

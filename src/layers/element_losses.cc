@@ -51,11 +51,13 @@ StatusOr<LayerOp> MakeLogisticLossOp(const LayerTraits& layer, const OpContext& 
 StatusOr<LayerOp> MakeSigmoidLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
   const caffe::LossParameter& loss_param = layer.param().loss_param();
   const loss::SigmoidCrossEntropy function = {.ignores = loss_param.has_ignore_label(),
-                                              .ignored = static_cast<float>(loss_param.ignore_label())};
+                                              .ignored = loss_param.ignore_label()};
   ElementLossDesc desc = {.function = function, .targets = TargetsOf(in), .loss_weight = layer.loss_weight(0)};
   switch (SigmoidLossNormalization(loss_param)) {
-    case LossNormalization::kFull:
     case LossNormalization::kValid:
+      desc.counted = layer.needs_batch_labels();
+      [[fallthrough]];
+    case LossNormalization::kFull:
       desc.per_sample = in[0].shape.count(1);
       break;
     case LossNormalization::kBatchSize:

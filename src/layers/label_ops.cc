@@ -2,6 +2,7 @@
 
 #include "glog/logging.h"
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -31,9 +32,10 @@ class ToTensor final : public Op {
   const TensorDesc labels_;
 };
 
-class FromTensor final : public Op {
+/// A loss or an accuracy that is called with other arguments.
+class WithOtherArgs : public Op {
  public:
-  FromTensor(std::unique_ptr<Op> op, size_t at) : op_(std::move(op)), at_(at) {
+  explicit WithOtherArgs(std::unique_ptr<Op> op) : op_(std::move(op)) {
     outputs_ = op_->outputs();
     scratch_bytes_ = op_->scratch_bytes();
     saved_bytes_ = op_->saved_bytes();
@@ -41,17 +43,30 @@ class FromTensor final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    WithLabels(args, [this](const OpArgs& inner) { op_->Forward(inner); });
+    Call(args, [this](const OpArgs& inner) { op_->Forward(inner); });
   }
   void BackwardInput(const OpArgs& args) override {
-    WithLabels(args, [this](const OpArgs& inner) { op_->BackwardInput(inner); });
+    Call(args, [this](const OpArgs& inner) { op_->BackwardInput(inner); });
   }
-  bool backward_reads_input() const override { return true; }
+  bool backward_reads_input() const override { return op_->backward_reads_input(); }
   bool backward_reads_output() const override { return op_->backward_reads_output(); }
 
+ protected:
+  using Use = std::function<void(const OpArgs&)>;
+  virtual void Call(const OpArgs& args, const Use& use) const = 0;
+
  private:
-  template <typename Use>
-  void WithLabels(const OpArgs& args, const Use& use) const {
+  const std::unique_ptr<Op> op_;
+};
+
+class FromTensor final : public WithOtherArgs {
+ public:
+  FromTensor(std::unique_ptr<Op> op, size_t at) : WithOtherArgs(std::move(op)), at_(at) {}
+
+  bool backward_reads_input() const override { return true; }
+
+ private:
+  void Call(const OpArgs& args, const Use& use) const override {
     const Tensor& labels = args.in[at_];
     BatchContext batch = *args.batch;
     batch.labels = {labels.floats(), static_cast<size_t>(labels.count())};
@@ -65,8 +80,23 @@ class FromTensor final : public Op {
     use(inner);
   }
 
-  const std::unique_ptr<Op> op_;
   const size_t at_;
+};
+
+class OtherBatchLabels final : public WithOtherArgs {
+ public:
+  OtherBatchLabels(std::unique_ptr<Op> op, int number) : WithOtherArgs(std::move(op)), number_(number) {}
+
+ private:
+  void Call(const OpArgs& args, const Use& use) const override {
+    BatchContext batch = *args.batch;
+    batch.batch_labels = batch.more_labels.subspan((number_ - 1) * batch.global_rows, batch.global_rows);
+    OpArgs inner = args;
+    inner.batch = &batch;
+    use(inner);
+  }
+
+  const int64_t number_;
 };
 
 }  // namespace
@@ -77,6 +107,10 @@ std::unique_ptr<Op> LabelsToTensor(std::unique_ptr<Op> copy, const TensorDesc& l
 
 std::unique_ptr<Op> LabelsFromTensor(std::unique_ptr<Op> op, size_t at) {
   return std::make_unique<FromTensor>(std::move(op), at);
+}
+
+std::unique_ptr<Op> WithBatchLabels(std::unique_ptr<Op> op, int number) {
+  return std::make_unique<OtherBatchLabels>(std::move(op), number);
 }
 
 }  // namespace hp

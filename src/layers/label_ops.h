@@ -16,7 +16,11 @@ namespace hp {
 std::unique_ptr<Op> LabelsToTensor(std::unique_ptr<Op> copy, const TensorDesc& labels);
 
 /// The same op with its labels as input `at`, dense float32, instead of BatchContext::labels. That input has no
-/// gradient. Nobody has checked such labels: of those that are out of range is true what the op says.
+/// gradient. Labels that were computed nobody has checked: of those that are out of range is true what the op says.
 std::unique_ptr<Op> LabelsFromTensor(std::unique_ptr<Op> op, size_t at);
+
+/// The same op with other labels of the whole batch as BatchContext::batch_labels. @param number of them, from 1 on
+/// (BatchContext::more_labels has the first).
+std::unique_ptr<Op> WithBatchLabels(std::unique_ptr<Op> op, int number);
 
 }  // namespace hp

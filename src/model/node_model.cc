@@ -5,7 +5,6 @@
 #include "model/node_model.h"
 
 #include "model/label_rules.h"
-#include "net/plan/pixel_labels.h"
 #include "proto/solver_type.h"
 
 #include "glog/logging.h"
@@ -102,10 +101,8 @@ int NodeModel::GroupOf(const NetStep& step) const {
 }
 
 std::vector<LabelRule> NodeModel::label_rules(Phase phase) const {
-  return LabelRulesOf(job_->graph(phase), job_->shapes(phase));
+  return LabelRulesOf(job_->graph(phase), job_->shapes(phase), job_->sample(phase));
 }
-
-std::optional<int> NodeModel::counted_ignore_label(Phase phase) const { return CountedIgnoreLabel(job_->graph(phase)); }
 
 std::vector<StoredParam> NodeModel::stored_params() const {
   std::set<int> fused;

@@ -95,8 +95,6 @@ class NodeModel {
   /// What each layer of the whole net that reads labels accepts, in the order of the layers; empty: nothing reads
   /// labels. Built anew by each call.
   std::vector<LabelRule> label_rules(Phase phase) const;
-  /// CountedIgnoreLabel of the whole net.
-  std::optional<int> counted_ignore_label(Phase phase) const;
 
   /// Bytes of one solver: the most that any net needs.
   size_t arena_bytes() const { return arena_bytes_; }

@@ -201,11 +201,12 @@ StatusOr<std::unique_ptr<Op>> NodeNetBuilder::MakeOp(const LayerPlan& plan, cons
     HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> copy, context_.backend->Split(1, {labels}));
     return LabelsToTensor(std::move(copy), labels);
   }
-  if (!entry.tensor_labels) return context_.ops->Create(entry.traits, ContextOf(plan), in);
   std::vector<TensorDesc> others = in;
-  others.erase(others.begin() + static_cast<ptrdiff_t>(entry.label_bottom()));
+  if (entry.tensor_labels) others.erase(others.begin() + static_cast<ptrdiff_t>(entry.label_bottom()));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.ops->Create(entry.traits, ContextOf(plan), others));
-  return LabelsFromTensor(std::move(op), entry.label_bottom());
+  if (entry.tensor_labels) op = LabelsFromTensor(std::move(op), entry.label_bottom());
+  if (entry.label_number > 0) op = WithBatchLabels(std::move(op), entry.label_number);
+  return op;
 }
 
 void NodeNetBuilder::AddSource(const LayerPlan& plan) {

@@ -213,7 +213,10 @@ Status Node::BuildModel() {
   HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, ExchangeHostBytes(*model_), room));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
             << model_->part(caffe::TRAIN).segments() << " segment(s); " << memory_.Describe();
-  labels_ = std::make_unique<LabelStore>(model_->schedule());
+  std::vector<int64_t> label_numbers;
+  for (const Phase phase : model_->phases())
+    label_numbers.push_back(static_cast<int64_t>(model_->job().label_numbers(phase).size()));
+  labels_ = std::make_unique<LabelStore>(model_->schedule(), std::move(label_numbers));
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
   if (model_->job().reporter() == options_.rank) {

@@ -198,8 +198,8 @@ TEST_F(ContractTest, ComputedLabelsThatLearnOrMustBeCountedAreRefused) {
   EXPECT_THAT(error(Layer("high", "Threshold", "bottom: 'label'") +
                     Layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'high'", "loss_param { ignore_label: 0 }")),
               testing::HasSubstr(
-                  "layer \"loss\": its labels, bottom \"high\", are computed or the second of two, so that nobody "
-                  "knows ahead how many of a batch are not ignored; expected"));
+                  "layer \"loss\": its labels, bottom \"high\", are computed, so that nobody knows ahead how many of a "
+                  "batch are not ignored; expected"));
 }
 
 TEST_F(ContractTest, TargetsThatLearnAreRefused) {

@@ -54,6 +54,54 @@ TEST_F(ContractTest, LabelsOfTwoSources) {
   Check(SolverOf(net, ""), Tables());
 }
 
+std::string Ignoring(int label) { return "loss_param { ignore_label: " + std::to_string(label) + " }"; }
+
+/// Labels of several tasks of which some do not count, others in each: of two sources, two ways of one of them, and cut
+/// from rows of a third.
+TEST_F(ContractTest, EachTaskCountsItsOwnLabels) {
+  const std::string side = SideSource("top: 'kind' top: 'many'", {"", "dim: 3"},
+                                      {"type: 'uniform' min: 0 max: 3.99", "type: 'uniform' min: -0.99 max: 1.99"});
+  const std::string cut =
+      "layer { name: 'cut' type: 'Slice' bottom: 'many' top: 'm0' top: 'm1' slice_param { "
+      "slice_point: 1 } }\n"
+      "layer { name: 'cut1' type: 'Slice' bottom: 'm1' top: 'm10' top: 'm11' }\n";
+  const std::string net =
+      side + cut + Front() + Product("ip2", "ip1", 5) + Loss("loss", "ip2", "label", Ignoring(3)) +
+      Loss("again", "ip2", "label", "loss_weight: 0.3 " + Ignoring(0)) + Product("ip3", "ip1", 4) +
+      Loss("kinds", "ip3", "kind", "loss_weight: 0.5 " + Ignoring(1)) +
+      Layer("right", "Accuracy", "bottom: 'ip3' bottom: 'kind'", "accuracy_param { ignore_label: 2 }") +
+      Product("ip4", "ip1", 2) + Loss("first", "ip4", "m0", "loss_weight: 0.2 " + Ignoring(0)) +
+      Product("ip5", "ip1", 2) + Loss("second", "ip5", "m10", "loss_weight: 0.2 " + Ignoring(1)) +
+      Layer("shaped", "Reshape", "bottom: 'm11'", "reshape_param { shape { dim: 0 } }") + Product("ip6", "ip1", 2) +
+      Loss("third", "ip6", "shaped", "loss_weight: 0.2 " + Ignoring(0));
+  Check(SolverOf(net, ""), Tables());
+}
+
+/// Targets that lack some: of a source of their own, cut from it, and labels.
+TEST_F(ContractTest, TargetsThatAreCounted) {
+  const std::string side = SideSource("top: 'want'", {"dim: 4"}, {"type: 'uniform' max: 1.99"});
+  const auto loss = [](const std::string& name, const std::string& scores, const std::string& targets, int ignored) {
+    return Layer(name, "SigmoidCrossEntropyLoss", "bottom: '" + scores + "' bottom: '" + targets + "'",
+                 "loss_param { normalization: VALID ignore_label: " + std::to_string(ignored) + " } loss_weight: 0.03");
+  };
+  const std::string net = side + Front() + Product("ip2", "ip1", 4) + loss("whole", "ip2", "want", 1) +
+                          "layer { name: 'cut' type: 'Slice' bottom: 'want' top: 'one' top: 'rest' slice_param { "
+                          "slice_point: 1 } }\n" +
+                          Product("ip3", "ip1", 1) + loss("part", "ip3", "one", 1) + Product("ip4", "ip1", 1) +
+                          loss("low", "ip4", "label", 3) + Product("ip5", "ip1", 5) + Loss("loss", "ip5", "label");
+  Check(SolverOf(net, ""), Tables());
+}
+
+/// As above, and a loss over classes in slices, or in blocks.
+TEST_F(ContractTest, CountedLabelsOfManyClasses) {
+  const std::string side = SideSource("top: 'kind'", {""}, {"type: 'uniform' min: 0 max: 599.99"});
+  const std::string net = side + Front() + Product("ip2", "ip1", 5) + Loss("loss", "ip2", "label", Ignoring(1)) +
+                          Product("ip3", "ip1", 600) +
+                          Loss("kinds", "ip3", "kind", "loss_weight: 0.5 " + Ignoring(599)) +
+                          Layer("right", "Accuracy", "bottom: 'ip3' bottom: 'kind'", "accuracy_param { top_k: 50 }");
+  Check(SolverOf(net, ""), {Nodes(2, {}, 2), Nodes(2, {3}, 2), Nodes(1, {2, 2}, 3)});
+}
+
 /// The labels of which some do not count go ahead, though they stand second.
 TEST_F(ContractTest, LabelsThatAreCountedGoAhead) {
   const std::string side = SideSource("top: 'kind'", {""}, {"type: 'uniform' min: 0 max: 3.99"});
@@ -102,12 +150,21 @@ TEST_F(ContractTest, SourcesThatDoNotFitTogetherAreRefused) {
   EXPECT_THAT(error("layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 11 dim: 4 } } }\n", "dim: 4",
                     "dim: 4"),
               HasSubstr("layer \"in\" of type Input stands beside layer \"data\" of type Data in phase TRAIN"));
-  const std::string counted = SideSource("top: 'kind'", {""}, {"type: 'uniform' min: 0 max: 3.99"}) + Front() +
-                              Product("ip2", "ip1", 5) +
-                              Loss("loss", "ip2", "label", "loss_param { ignore_label: 0 }") +
-                              Product("ip3", "ip1", 4) + Loss("kinds", "ip3", "kind", "loss_param { ignore_label: 1 }");
-  EXPECT_THAT(TrainCluster({}, SolverOf(counted, "")).status.message(),
-              HasSubstr("layer \"kinds\": its labels, bottom \"kind\", are computed or the second of two"));
+}
+
+/// Those that stand second, or are cut from others, are checked, too.
+TEST_F(ContractTest, LabelsOfEachTaskAreChecked) {
+  const auto error = [](const std::string& filler, const std::string& label) {
+    const std::string net = SideSource("top: 'kind' top: 'many'", {"", "dim: 3"}, {filler, "type: 'uniform' max: 9"}) +
+                            "layer { name: 'cut' type: 'Slice' bottom: 'many' top: 'm0' top: 'm1' top: 'm2' }\n" +
+                            Front() + Product("ip2", "ip1", 9) + Loss("loss", "ip2", "label") +
+                            Loss("kinds", "ip2", label);
+    return TrainCluster({}, SolverOf(net, "")).status.message();
+  };
+  EXPECT_EQ(error("type: 'uniform' max: 8.99", "m1"), "");
+  EXPECT_THAT(error("value: 9", "kind"), HasSubstr("layer \"kinds\", batch 0, rows from 0: label 9 of row 0 is not in "
+                                                   "0..8"));
+  EXPECT_THAT(error("value: -1", "kind"), HasSubstr("label -1 of row 0 is not in 0..8"));
 }
 
 }  // namespace

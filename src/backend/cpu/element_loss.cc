@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/label_count.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 #include "backend/label.h"
@@ -83,7 +84,9 @@ class ElementLossOp final : public Op {
   };
 
   double Normalizer(const OpArgs& args) const {
-    return static_cast<double>(std::max<int64_t>(desc_.per_sample * args.batch->global_rows, 1));
+    const int64_t count =
+        desc_.counted ? SumOfCounts(args.batch->batch_labels) : desc_.per_sample * args.batch->global_rows;
+    return static_cast<double>(std::max<int64_t>(count, 1));
   }
   float* Targets(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch + rows_ * sizeof(double)); }
   TensorDesc InOrderOfFirst() const { return {in_[0].shape, in_[0].channel_block}; }

@@ -15,12 +15,15 @@ inline int64_t CountValid(std::span<const float> labels, int ignore_label) {
   return std::count_if(labels.begin(), labels.end(), [=](float label) { return LabelOf(label) != ignore_label; });
 }
 
+inline int64_t SumOfCounts(std::span<const float> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0},
+                         [](int64_t sum, float count) { return sum + static_cast<int64_t>(count); });
+}
+
 /// How many labels of a global batch count. @param of_batch BatchContext::batch_labels. @param pixels labels of a row:
 /// above 1, `of_batch` holds their counts.
 inline int64_t CountOfBatch(std::span<const float> of_batch, int ignore_label, int64_t pixels) {
-  if (pixels == 1) return CountValid(of_batch, ignore_label);
-  return std::accumulate(of_batch.begin(), of_batch.end(), int64_t{0},
-                         [](int64_t sum, float count) { return sum + static_cast<int64_t>(count); });
+  return pixels == 1 ? CountValid(of_batch, ignore_label) : SumOfCounts(of_batch);
 }
 
 /// `right` labels as a share of the global batch's that an Accuracy counts.

@@ -90,7 +90,9 @@ class ElementLossOp final : public Op {
       ReduceRows(context_.stream(), rows_, width_,
                  RowOfLosses<Function, Targets>{function_, target_of, args.in[0].floats(), width_, losses});
     });
-    SumOverBatch(context_.stream(), losses, rows_, SampleCount::Fixed(desc_.per_sample * args.batch->global_rows),
+    const SampleCount count = desc_.counted ? SampleCount::Sum(args.batch->batch_labels)
+                                            : SampleCount::Fixed(desc_.per_sample * args.batch->global_rows);
+    SumOverBatch(context_.stream(), losses, rows_, count,
                  StoreLoss{desc_.loss_weight, args.out[0].floats(), Scale(args)});
   }
 

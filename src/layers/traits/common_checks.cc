@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
 namespace hp {
@@ -128,6 +129,12 @@ Status CheckSize(const caffe::LayerParameter& param, const char* what, const Sha
 Status CheckDim(const caffe::LayerParameter& param, const char* field, uint32_t value) {
   if (value >= 1 && value <= Shape::kMaxDim) return OkStatus();
   return LayerError(param, "%s: %u }: expected 1 to %lld", field, value, static_cast<long long>(Shape::kMaxDim));
+}
+
+std::vector<int64_t> AllElements(const caffe::LayerParameter&, const Shape& in, int) {
+  std::vector<int64_t> elements(in.count());
+  std::iota(elements.begin(), elements.end(), 0);
+  return elements;
 }
 
 }  // namespace hp

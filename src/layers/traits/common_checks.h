@@ -22,4 +22,7 @@ Status CheckSize(const caffe::LayerParameter& param, const char* what, const Sha
 /// Checks a number that the prototxt gives for a dim: 1 to Shape::kMaxDim. @param field "data_param { batch_size".
 Status CheckDim(const caffe::LayerParameter& param, const char* field, uint32_t value);
 
+/// LayerType::elements of a layer that passes on all of its bottom, in its order.
+std::vector<int64_t> AllElements(const caffe::LayerParameter& param, const Shape& in, int top);
+
 }  // namespace hp

@@ -5,6 +5,8 @@
 #include "layers/traits/reshaped_axes.h"
 #include "proto/caffe.pb.h"
 
+#include <numeric>
+
 namespace hp {
 namespace {
 
@@ -44,6 +46,20 @@ StatusOr<std::vector<Shape>> SliceShapes(const caffe::LayerParameter& param, con
   std::vector<Shape> out;
   for (const int64_t size : sliced.sizes) out.push_back(in[0].With(sliced.axis, size));
   return out;
+}
+
+std::vector<int64_t> SlicedElements(const caffe::LayerParameter& param, const Shape& in, int top) {
+  const SlicedAxis sliced = *SlicedAxisOf(param, in);
+  const auto from = sliced.sizes.begin();
+  const int64_t begin = std::accumulate(from, from + top, int64_t{0}), end = begin + sliced.sizes[top];
+  int64_t behind = 1;
+  for (int axis = sliced.axis + 1; axis < in.rank(); ++axis) behind *= in[axis];
+  std::vector<int64_t> elements;
+  for (int64_t element = 0; element < in.count(); ++element) {
+    const int64_t at = element / behind % in[sliced.axis];
+    if (at >= begin && at < end) elements.push_back(element);
+  }
+  return elements;
 }
 
 StatusOr<std::vector<Shape>> CropShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
@@ -128,7 +144,8 @@ LayerType SliceType() {
           .fields = {"slice_param"},
           .tops = {1, kAnyNumber},
           .check = CheckSlice,
-          .output_shapes = SliceShapes};
+          .output_shapes = SliceShapes,
+          .elements = SlicedElements};
 }
 
 LayerType TileType() {

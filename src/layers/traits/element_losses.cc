@@ -7,6 +7,7 @@
 #include "proto/caffe.pb.h"
 
 #include <cmath>
+#include <optional>
 
 namespace hp {
 
@@ -30,13 +31,13 @@ StatusOr<std::vector<Shape>> LabelledShapes(const caffe::LayerParameter& param, 
   return std::vector<Shape>{{1}};
 }
 
-Status CheckSigmoidLoss(const caffe::LayerParameter& param) {
-  const caffe::LossParameter& loss = param.loss_param();
-  if (!loss.has_ignore_label() || SigmoidLossNormalization(loss) != LossNormalization::kValid) return OkStatus();
-  return LayerError(param,
-                    "loss_param { ignore_label: %d normalization: VALID } is not supported: no node knows how many "
-                    "targets of a batch count; expected BATCH_SIZE, FULL or NONE",
-                    loss.ignore_label());
+std::optional<int> SigmoidLossIgnoreLabel(const caffe::LayerParameter& param) {
+  return param.loss_param().has_ignore_label() ? std::optional(param.loss_param().ignore_label()) : std::nullopt;
+}
+
+bool SigmoidLossCounts(const caffe::LayerParameter& param) {
+  return param.loss_param().has_ignore_label() &&
+         SigmoidLossNormalization(param.loss_param()) == LossNormalization::kValid;
 }
 
 Status CheckContrastiveLoss(const caffe::LayerParameter& param) {
@@ -107,7 +108,8 @@ LayerType SigmoidLossType() {
   type.label_targets = true;
   type.fixed_targets = true;
   type.pairs = true;
-  type.check = CheckSigmoidLoss;
+  type.needs_batch_labels = SigmoidLossCounts;
+  type.ignore_label = SigmoidLossIgnoreLabel;
   return type;
 }
 

@@ -1,4 +1,5 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
@@ -25,7 +26,11 @@ StatusOr<std::vector<Shape>> FlattenShapes(const caffe::LayerParameter& param, c
 }  // namespace
 
 LayerType FlattenType() {
-  return {.name = "Flatten", .fields = {"flatten_param"}, .view = true, .output_shapes = FlattenShapes};
+  return {.name = "Flatten",
+          .fields = {"flatten_param"},
+          .view = true,
+          .output_shapes = FlattenShapes,
+          .elements = AllElements};
 }
 
 }  // namespace hp

@@ -104,6 +104,10 @@ bool LayerTraits::has_fixed_targets() const { return type_->fixed_targets; }
 bool LayerTraits::pairs_elements() const { return type_->pairs; }
 bool LayerTraits::reads_labels() const { return type_->reads_labels; }
 
+std::vector<int64_t> LayerTraits::Elements(const Shape& in, int top) const {
+  return type_->elements != nullptr ? type_->elements(*param_, in, top) : std::vector<int64_t>();
+}
+
 bool LayerTraits::needs_batch_labels() const {
   return type_->needs_batch_labels != nullptr && type_->needs_batch_labels(*param_);
 }

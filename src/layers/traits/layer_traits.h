@@ -86,6 +86,10 @@ class LayerTraits {
   /// not fit, or are too large; names the layer, what it got and what would fit.
   StatusOr<std::vector<Shape>> OutputShapes(const std::vector<Shape>& in) const;
 
+  /// Of a layer that only passes on elements of its bottom: the index in it of each element of top `top`. Empty: it
+  /// computes. @param in the bottom's shape.
+  std::vector<int64_t> Elements(const Shape& in, int top) const;
+
   /// Learnable blobs, in Caffe's order; empty for most layers.
   /// @param in as for OutputShapes, which accepted them.
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;

@@ -63,6 +63,9 @@ struct LayerType {
   /// here.
   StatusOr<std::vector<Shape>> (*output_shapes)(Parameter, const std::vector<Shape>& in) = nullptr;
 
+  /// LayerTraits::Elements; it has one bottom then. Null: it computes.
+  std::vector<int64_t> (*elements)(Parameter, const Shape& in, int top) = nullptr;
+
   int most_blobs = 0;  ///< the most learnable blobs, and `param` entries, of a layer of the type
   /// LayerTraits::blobs: how many this layer has; null: most_blobs.
   int (*blobs)(Parameter) = nullptr;

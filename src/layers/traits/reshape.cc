@@ -1,4 +1,5 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
@@ -88,7 +89,8 @@ LayerType ReshapeType() {
           .fields = {"reshape_param"},
           .view = true,
           .check = CheckReshape,
-          .output_shapes = ReshapeShapes};
+          .output_shapes = ReshapeShapes,
+          .elements = AllElements};
 }
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 #include "layers/traits/source_tops.h"
 
+#include "layers/traits/label_paths.h"
 #include "proto/caffe.pb.h"
 #include "proto/net_filter.h"
 
@@ -74,8 +75,14 @@ std::vector<SourceTop> SourceTopsOf(const caffe::NetParameter& net, Phase phase,
         rank = own;
         labels = tops.size();
       }
-      tops.push_back({i, top, SourceTop::kOther, readers.as_classes, readers.as_values});
+      tops.push_back({.layer = i, .top = top, .role = SourceTop::kOther, .read_as_values = readers.as_values});
     }
+  }
+  for (const LabelPath& path : LabelPathsOf(net, phase, types)) {
+    const auto source = std::find_if(
+        tops.begin(), tops.end(), [&](const SourceTop& top) { return path.source == std::pair(top.layer, top.top); });
+    source->goes_ahead = true;
+    source->names_classes |= path.classes;
   }
   if (rank > 0 && tops.size() > 1) tops[labels].role = SourceTop::kLabels;
   for (SourceTop& top : tops) {
@@ -90,7 +97,7 @@ Status CheckSources(const caffe::NetParameter& net, Phase phase, const LayerType
   const caffe::LayerParameter* first = nullptr;
   for (const int i : LayersOf(net, phase)) {
     const caffe::LayerParameter& layer = net.layer(i);
-    if (!types.IsSource(layer)) continue;
+    if (!types.IsSource(layer) || types.Find(layer.type()) == nullptr) continue;
     if (first == nullptr) first = &layer;
     if (types.IsDataset(layer) != types.IsDataset(*first)) {
       return InvalidArgument(

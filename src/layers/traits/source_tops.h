@@ -22,7 +22,8 @@ struct SourceTop {
   int layer = 0;  ///< index in the net
   int top = 0;
   Role role = kData;
-  bool names_classes = false;   ///< kLabels: some layer takes them for classes, not only for values
+  bool names_classes = false;   ///< some layer takes them, or some of them, for classes (LabelPathsOf)
+  bool goes_ahead = false;      ///< layers take it for classes or count it (LabelPathsOf); it is told ahead
   bool read_as_values = false;  ///< kLabels: some layer does not take them as labels
 };
 

@@ -1,4 +1,5 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
@@ -11,8 +12,11 @@ StatusOr<std::vector<Shape>> SplitShapes(const caffe::LayerParameter& param, con
 }  // namespace
 
 LayerType SplitType() {
-  return {
-      .name = "Split", .tops = {1, kAnyNumber}, .channel_use = ChannelUse::kElementwise, .output_shapes = SplitShapes};
+  return {.name = "Split",
+          .tops = {1, kAnyNumber},
+          .channel_use = ChannelUse::kElementwise,
+          .output_shapes = SplitShapes,
+          .elements = AllElements};
 }
 
 }  // namespace hp

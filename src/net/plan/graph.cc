@@ -47,6 +47,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   graph->net_ = std::move(net);
   graph->phase_ = phase;
   graph->source_tops_ = SourceTopsOf(*graph->net_, phase, types);
+  graph->label_paths_ = LabelPathsOf(*graph->net_, phase, types);
   for (int i = 0; i < graph->net_->layer_size(); ++i) {
     const caffe::LayerParameter& param = graph->net_->layer(i);
     if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
@@ -90,13 +91,8 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   HP_RETURN_IF_ERROR(FindBottoms(cuts.scattered.empty() ? -1 : cuts.scattered[order], cuts, &entry));
   const int index = static_cast<int>(layers_.size());
   for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
-  if (traits.reads_labels() || traits.may_read_labels()) {
-    const GraphBlob& labels = blobs_[entry.bottoms[traits.label_bottom()]];
-    entry.label_targets = traits.may_read_labels() && labels.label;
-    entry.tensor_labels = traits.reads_labels() && !labels.label;
-  }
+  HP_RETURN_IF_ERROR(FindLabels(&entry));
   HP_RETURN_IF_ERROR(AddTops(&entry));
-  HP_RETURN_IF_ERROR(CheckLabels(entry));
   layers_.push_back(std::move(entry));
   if (traits.is_source()) MarkSource(order);
   return OkStatus();
@@ -188,14 +184,42 @@ Status NetGraph::AddTops(GraphLayer* entry) {
 // As Caffe does: the loss counts, and is no output of the net.
 void NetGraph::AddAutomaticTop(GraphLayer* entry) { blobs_[AddBlob("(automatic)", 0, entry)].automatic = true; }
 
-// How many labels of a whole batch count is known of those alone that go ahead of it, which are one blob.
-Status NetGraph::CheckLabels(const GraphLayer& entry) const {
-  if (!entry.tensor_labels || !entry.traits.needs_batch_labels()) return OkStatus();
-  return InvalidArgument(
-      "layer \"%s\": its labels, bottom \"%s\", are computed or the second of two, so that nobody knows ahead how many "
-      "of a batch are not ignored; expected the labels of a source that are read first, or normalization: BATCH_SIZE, "
-      "FULL or NONE",
-      entry.traits.name().c_str(), blobs_[entry.bottoms[entry.label_bottom()]].name.c_str());
+// How many labels of a whole batch count must be known before all of it has come.
+Status NetGraph::FindLabels(GraphLayer* entry) {
+  const LayerTraits& traits = entry->traits;
+  if (!traits.reads_labels() && !traits.may_read_labels()) return OkStatus();
+  const GraphBlob& labels = blobs_[entry->bottoms[traits.label_bottom()]];
+  entry->label_targets = traits.may_read_labels() && labels.label;
+  entry->tensor_labels = traits.reads_labels() && !labels.label;
+  const auto path = std::find_if(label_paths_.begin(), label_paths_.end(),
+                                 [&](const LabelPath& candidate) { return candidate.reader == entry->order; });
+  if (path != label_paths_.end()) entry->label_path = static_cast<int>(path - label_paths_.begin());
+  if (!traits.needs_batch_labels()) return OkStatus();
+  if (path == label_paths_.end()) {
+    return InvalidArgument(
+        "layer \"%s\": its labels, bottom \"%s\", are computed, so that nobody knows ahead how many of a batch are not "
+        "ignored; expected labels of a source, whole or cut by Slice and Reshape, or normalization: BATCH_SIZE, FULL "
+        "or NONE",
+        traits.name().c_str(), labels.name.c_str());
+  }
+  entry->label_number = NumberOf({entry->label_path, traits.ignore_label()});
+  return OkStatus();
+}
+
+int NetGraph::NumberOf(CountedLabels counted) {
+  const LabelPath& path = label_paths_[counted.path];
+  const bool all_of_labels = path.classes && path.steps.empty() &&
+                             std::any_of(source_tops_.begin(), source_tops_.end(), [&](const SourceTop& top) {
+                               return top.role == SourceTop::kLabels && path.source == std::pair(top.layer, top.top);
+                             });
+  if (all_of_labels && counted_labels_[0].path < 0) counted_labels_[0] = counted;
+  const auto same = [&](const CountedLabels& other) {
+    return other.path >= 0 && label_paths_[other.path].SameLabels(path) && other.ignore_label == counted.ignore_label;
+  };
+  const auto found = std::find_if(counted_labels_.begin(), counted_labels_.end(), same);
+  const int number = static_cast<int>(found - counted_labels_.begin());
+  if (found == counted_labels_.end()) counted_labels_.push_back(counted);
+  return number;
 }
 
 namespace {
@@ -355,9 +379,12 @@ Shape TopShape(int64_t rows, const Shape& of_sample) {
 
 }  // namespace
 
-const Shape& NetGraph::RowOfSource(const GraphBlob& blob, const SampleShape& sample) const {
-  if (blob.label) return sample.label;
-  return blob.of_sample == 0 ? sample.data : sample.others[blob.of_sample - 1];
+const Shape& NetGraph::RowOf(const SourceTop& top, const SampleShape& sample) const {
+  if (top.role == SourceTop::kLabels) return sample.label;
+  if (top.role == SourceTop::kData) return sample.data;
+  const auto index = std::count_if(source_tops_.data(), &top,
+                                   [](const SourceTop& before) { return before.role == SourceTop::kOther; });
+  return sample.others[index];
 }
 
 StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t rows) const {
@@ -370,8 +397,10 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t
   std::vector<Shape> shapes(blobs_.size());
   for (const GraphLayer& layer : layers_) {
     if (layer.source) {
-      for (const int blob : layer.tops) {
-        const Shape& of_sample = RowOfSource(blobs_[blob], sample);
+      for (const SourceTop& top : source_tops_) {
+        if (top.layer != layer.order) continue;
+        const int blob = layer.tops[top.top];
+        const Shape& of_sample = RowOf(top, sample);
         shapes[blob] = TopShape(rows, of_sample);
         if (shapes[blob].InBounds()) continue;
         return InvalidArgument("layer \"%s\": %lld samples of shape [%s] are too large; expected at most %lld elements",

@@ -2,6 +2,7 @@
 
 #include "base/sample_shape.h"
 #include "hp/status.h"
+#include "layers/traits/label_paths.h"
 #include "layers/traits/layer_types.h"
 #include "layers/traits/source_tops.h"
 #include "net/plan/shared_params.h"
@@ -10,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +67,8 @@ struct GraphLayer {
   bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
   bool label_targets = false;      ///< its label_bottom, which may be a tensor, is labels (may_read_labels)
   bool tensor_labels = false;      ///< its labels are an ordinary blob: computed, or not those that go ahead
+  int label_path = -1;             ///< index in NetGraph::label_paths; -1: it reads no classes, or computed ones
+  int label_number = 0;            ///< index in NetGraph::counted_labels of what it counts (needs_batch_labels)
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it that gradients reach, has a top with a loss weight
@@ -99,6 +103,12 @@ struct GraphLayer {
   int blobs() const { return piece == kProduct ? 1 : traits.blobs() - first_blob(); }
 };
 
+/// Labels of a batch that layers count.
+struct CountedLabels {
+  int path = -1;  ///< index in NetGraph::label_paths; -1: the blob of labels
+  std::optional<int> ignore_label;
+};
+
 /// The whole net of one phase: its layers in the order of the prototxt, the blobs between them, and which of them need
 /// gradients. Needs no backend and makes no ops. Shapes are computed on request, since they depend on the rows of a
 /// micro-batch. Immutable; any thread.
@@ -125,6 +135,12 @@ class NetGraph {
   /// gives them. Before any use of the graph.
   void ShareAs(const NetGraph& train);
   const caffe::NetParameter& net() const { return *net_; }
+  const std::vector<SourceTop>& source_tops() const { return source_tops_; }
+  /// The shape of a row of a source's top.
+  const Shape& RowOf(const SourceTop& top, const SampleShape& sample) const;
+  const std::vector<LabelPath>& label_paths() const { return label_paths_; }
+  /// First those of the blob of labels, counted or not; then what layers count besides.
+  const std::vector<CountedLabels>& counted_labels() const { return counted_labels_; }
   /// Whether a layer reads records.
   bool reads_records() const;
   /// The batch_size of its sources; 0: they state none.
@@ -153,9 +169,9 @@ class NetGraph {
   Status FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry);
   Status AddTops(GraphLayer* entry);
   void MarkSource(int order);
-  const Shape& RowOfSource(const GraphBlob& blob, const SampleShape& sample) const;
   void AddAutomaticTop(GraphLayer* entry);
-  Status CheckLabels(const GraphLayer& entry) const;
+  Status FindLabels(GraphLayer* entry);
+  int NumberOf(CountedLabels counted);
   int AddBlob(const std::string& name, int top, GraphLayer* producer);
   /// An entry that is of no layer and reads `blob`. @param param its type and fields. @return its top.
   int AddOwnEntry(GraphLayer::Piece piece, const char* suffix, int order, int blob, caffe::LayerParameter param);
@@ -181,6 +197,8 @@ class NetGraph {
   std::vector<std::unique_ptr<caffe::LayerParameter>> own_params_;  // of entries that are of no layer
   std::map<int, int> label_values_;                                 // by blob of labels: the ordinary one
   std::vector<SourceTop> source_tops_;
+  std::vector<LabelPath> label_paths_;
+  std::vector<CountedLabels> counted_labels_ = std::vector<CountedLabels>(1);
 };
 
 }  // namespace hp

@@ -103,7 +103,8 @@ void NodePlan::PlaceBlocks() {
 bool NodePlan::ReadsInBlocks(int layer, int classes) const {
   const GraphLayer& entry = graph_->layers()[layer];
   return entry.bottoms[0] == classes && entry.traits.is_statistic() && entry.traits.class_split() &&
-         FindLayer(layer) != nullptr && placement_->ReadsLocally(layer, classes);
+         !entry.tensor_labels && entry.label_number == 0 && FindLayer(layer) != nullptr &&
+         placement_->ReadsLocally(layer, classes);
 }
 
 // Which columns a sample has is known where its loss is; so it never crosses.
@@ -332,7 +333,8 @@ bool NodePlan::reads_images() const {
 
 bool NodePlan::reads_labels(int segment) const {
   return std::any_of(layers_.begin(), layers_.end(), [&](const LayerPlan& layer) {
-    return layer.segment == segment && graph_->layers()[layer.layer].reads_labels();
+    const GraphLayer& entry = graph_->layers()[layer.layer];
+    return layer.segment == segment && (entry.reads_labels() || entry.needs_batch_labels());
   });
 }
 

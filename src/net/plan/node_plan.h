@@ -132,13 +132,15 @@ class NodePlan {
   bool reads_images() const;
   /// Of a blob of the whole net, for one sample.
   const Shape& sample_shape(int blob) const { return shapes_[blob]; }
-  /// Whether some layer of the segment reads labels.
+  /// Whether some layer of the segment reads labels, or counts some.
   bool reads_labels(int segment) const;
   /// Whether some layer of the segment computes a sample of its classes (GraphLayer::sampled_by).
   bool draws_sample(int segment) const;
   /// Whether some layer of the segment needs the labels of the whole batch: to count them (BatchContext::batch_labels),
   /// or because they are among a sample.
   bool needs_batch_labels(int segment) const;
+  /// How many numbers of each row go ahead (LabelNumbersOf).
+  int64_t label_numbers() const { return static_cast<int64_t>(graph_->counted_labels().size()); }
 
  private:
   NodePlan(const NetGraph& graph, const Placement& placement, const Options& options)

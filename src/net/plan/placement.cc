@@ -5,7 +5,7 @@
 // edges to other stages.
 #include "net/plan/placement.h"
 
-#include "net/plan/pixel_labels.h"
+#include "net/plan/labels_ahead.h"
 
 #include <algorithm>
 #include <map>

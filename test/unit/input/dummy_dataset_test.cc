@@ -17,7 +17,7 @@ StatusOr<std::unique_ptr<Dataset>> OpenDummy(const std::string& tops, const std:
   caffe::LayerParameter layer;
   const std::string text = "name: 'data' type: 'DummyData' " + tops + " dummy_data_param { " + param + " }";
   CHECK(google::protobuf::TextFormat::ParseFromString(text, &layer));
-  return DummyDataset::Open(layer, 1, {});
+  return DummyDataset::Open(layer, {1}, {});
 }
 
 std::unique_ptr<Dataset> Opened(const std::string& param) {
@@ -115,7 +115,7 @@ TEST(DummyDataset, NumbersThatAreNoClassesStayAsTheyAre) {
       "shape { dim: 4 } shape { dim: 4 dim: 2 } data_filler { } data_filler { value: 2.5 } "
       "data_filler { value: -0.5 } }";
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &layer));
-  const auto dataset = DummyDataset::Open(layer, -1, {});
+  const auto dataset = DummyDataset::Open(layer, {}, {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->tops(), 3);
   EXPECT_EQ(LabelOf(dataset->get(), 3), 2.5f);

@@ -49,7 +49,7 @@ std::vector<PairCase> Pairs() {
   const auto sigmoid = [](const std::string& fields, double divisor) {
     return PairCase{"SigmoidCrossEntropyLoss", fields, CrossEntropy, divisor};
   };
-  const auto ignoring = [](double x, double t) { return t == 1 ? 0 : CrossEntropy(x, t); };
+  const auto ignoring = [](double x, double t) { return static_cast<int>(t) == 1 ? 0 : CrossEntropy(x, t); };
   return {
       {"EuclideanLoss", "", [](double x, double t) { return (x - t) * (x - t) / 2; }, 8, true},
       {"EuclideanLoss", "loss_weight: 0.3", [](double x, double t) { return (x - t) * (x - t) / 2; }, 8, true},
@@ -61,6 +61,8 @@ std::vector<PairCase> Pairs() {
       sigmoid("loss_param { normalize: true }", 48),
       sigmoid("loss_param { normalize: false }", 8),
       {"SigmoidCrossEntropyLoss", "loss_param { ignore_label: 1 normalization: FULL }", ignoring, 48},
+      // The counts of the rows are what LossRun has for labels.
+      {"SigmoidCrossEntropyLoss", "loss_param { ignore_label: 1 normalization: VALID }", ignoring, 0 + 5 + 2 + 2},
   };
 }
 
@@ -306,9 +308,10 @@ TEST(ElementLoss, Refusals) {
   LayerUnderTest labelled(LossText("HingeLoss"));
   EXPECT_TRUE(labelled->reads_labels());
   EXPECT_NE(labelled->OutputShapes({{4, 3, 2}, {4}}).status().message(), "");
-  EXPECT_EQ(CreateError(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalization: VALID }")),
-            "layer \"l\": loss_param { ignore_label: 3 normalization: VALID } is not supported: no node knows how many "
-            "targets of a batch count; expected BATCH_SIZE, FULL or NONE");
+  EXPECT_FALSE(
+      LayerUnderTest(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 }"))->needs_batch_labels());
+  EXPECT_TRUE(LayerUnderTest(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalize: true }"))
+                  ->needs_batch_labels());
 }
 
 }  // namespace

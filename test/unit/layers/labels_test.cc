@@ -24,8 +24,23 @@ TEST(Labels, OthersAreNamedWithTheirRow) {
 }
 
 TEST(Labels, SeveralInARow) {
-  EXPECT_EQ(CheckLabels(Values{0, 1, 2, 255, 4, 12}, {"loss", 10, 255}, 3).message(),
+  const Values labels = {0, 1, 2, 255, 4, 12};
+  EXPECT_EQ(CheckLabels(labels, {"loss", 10, 255, {0, 1, 2}}, 3).message(),
             "label 12 (number 2) of row 1 is not in 0..9");
+  EXPECT_TRUE(CheckLabels(labels, {"loss", 10, 255, {1, 0}}, 3).ok());
+  EXPECT_EQ(CheckLabels(labels, {"loss", 10, 255, {2}}, 3).message(), "label 12 of row 1 is not in 0..9");
+}
+
+TEST(Labels, NumbersOfEachRow) {
+  const std::vector<float> labels = {0, 255, 2, 255, 255, 255};
+  const auto numbers = [&](int64_t of_row, const std::vector<LabelNumber>& what) {
+    return NumbersOfRows(labels, of_row, what);
+  };
+  EXPECT_EQ(numbers(3, {{{0, 1, 2}, 255, true}}), (std::vector<float>{2, 0}));
+  EXPECT_EQ(numbers(2, {{{0, 1}, 255, true}}), (std::vector<float>{1, 1, 0}));
+  EXPECT_EQ(numbers(3, {{{0, 1, 2}, std::nullopt, true}}), (std::vector<float>{3, 3}));
+  EXPECT_EQ(numbers(1, {{{0}, 255}}), labels) << "the only label itself, also an ignored one";
+  EXPECT_EQ(numbers(3, {{{0}, 255}, {{1, 2}, 255, true}, {{2, 0}, 2, true}}), (std::vector<float>{0, 1, 1, 255, 0, 2}));
 }
 
 TEST(Labels, LayersSayWhichTheyIgnore) {

@@ -1,3 +1,4 @@
+#include "net/plan/labels_ahead.h"
 #include "test/unit/net/net_test_util.h"
 
 #include "gmock/gmock.h"
@@ -103,6 +104,42 @@ TEST(Graph, LabelsAreAnOrdinaryBlobForOtherReaders) {
   EXPECT_EQ(layers[4].bottoms, layers[1].tops) << "the Power reads the ordinary blob";
   EXPECT_FALSE((*graph)->blobs()[layers[1].tops[0]].label);
   EXPECT_TRUE(layers[5].tensor_labels && !layers[5].is_label(1)) << "and behind it labels are computed";
+}
+
+// Of several tops, each cut as layers cut it, and of each number that somebody counts one.
+TEST(Graph, WhatIsToldOfLabelsAheadOfThem) {
+  const auto loss = [](const std::string& label, const std::string& fields) {
+    return "layer { name: 'l_" + label + "' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: '" + label + "' top: 'l_" +
+           label + "' loss_param { " + fields + " } }\n";
+  };
+  const auto graph = NetGraph::Create(
+      ParseNet(
+          "layer { name: 'h' type: 'HDF5Data' top: 'data' top: 'label' top: 'more' hdf5_data_param { source: 'x' "
+          "batch_size: 4 } }\n"
+          "layer { name: 'cut' type: 'Slice' bottom: 'label' top: 'a' top: 'b' slice_param { slice_point: 1 } }\n"
+          "layer { name: 'cut2' type: 'Slice' bottom: 'more' top: 'c' top: 'd' slice_param { axis: 2 } }\n"
+          "layer { name: 'shaped' type: 'Flatten' bottom: 'd' top: 'e' }\n"
+          "layer { name: 'made' type: 'Threshold' bottom: 'b' top: 'f' }\n"
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 5 } }\n" +
+          loss("a", "ignore_label: 0") + loss("e", "ignore_label: 1") + loss("d", "") + loss("f", "") +
+          loss("label", "ignore_label: 2")),
+      caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const SampleShape sample(Shape{4}, Shape{3}, {Shape{2, 2}});
+  EXPECT_EQ(LabelsOfRow(**graph, sample), 3 + 4);
+  std::vector<std::vector<int64_t>> columns;
+  for (const GraphLayer& layer : (*graph)->layers()) {
+    if (layer.traits.type() == "SoftmaxWithLoss") columns.push_back(LabelColumnsOf(**graph, layer, sample));
+  }
+  EXPECT_EQ(columns, (std::vector<std::vector<int64_t>>{{0}, {4, 6}, {4, 6}, {}, {0, 1, 2}}));
+  const std::vector<LabelNumber> numbers = LabelNumbersOf(**graph, sample);
+  ASSERT_EQ(numbers.size(), 3u);
+  EXPECT_EQ(numbers[0].columns, (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_TRUE(numbers[0].is_count && numbers[0].ignore_label == 2);
+  EXPECT_EQ(numbers[1].columns, (std::vector<int64_t>{0}));
+  EXPECT_FALSE(numbers[1].is_count) << "the label itself";
+  EXPECT_EQ(numbers[2].columns, (std::vector<int64_t>{4, 6}));
+  EXPECT_TRUE(numbers[2].is_count && numbers[2].ignore_label == 1);
 }
 
 // The sum of a blob that has a loss_weight is a statistic behind its layer; what learns below it learns by it.

@@ -508,6 +508,28 @@ TEST_F(PeerRulesTest, CountsOfLabelsAreThoseOfARow) {
   }
 }
 
+/// And of other labels that are counted another number of each row.
+TEST_F(PeerRulesTest, SeveralNumbersOfARow) {
+  const RoutingTable table = MakeTable(R"(
+      solver: "solver.prototxt" micro_batches: 2 stage { kind: CONV }
+      node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
+      node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 })");
+  const auto net = Parse<caffe::NetParameter>(R"(
+      layer { name: "data" type: "HDF5Data" top: "data" top: "label" top: "other"
+              hdf5_data_param { source: "x" batch_size: 8 } }
+      layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 4 } }
+      layer { name: "a" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "a" loss_param { ignore_label: 2 } }
+      layer { name: "b" type: "SoftmaxWithLoss" bottom: "ip" bottom: "other" top: "b" loss_param { ignore_label: 3 } })");
+  const auto job = PlanOf(table, net, Parse<caffe::SolverParameter>(kJobSolver), {Shape{8}, Shape{}, {Shape{1}}});
+  ASSERT_TRUE(job.ok()) << job.status();
+  PeerRules rules(table, kConv0);
+  rules.SetPlan(job->get(), 3);
+  EXPECT_TRUE(rules.CheckLabels(kConv1, Labels(4, 8)).ok());
+  EXPECT_TRUE(rules.CheckLabels(kConv1, Labels(6, 4)).ok());
+  EXPECT_THAT(rules.CheckLabels(kConv1, Labels(6, 6)).message(), HasSubstr("6 labels, 2 in a row, from row 6 on"));
+  EXPECT_FALSE(rules.CheckLabels(kConv1, Labels(4, 3)).ok()) << "a half row";
+}
+
 TEST_F(PeerRulesTest, StatisticsHaveAValueForEachOutput) {
   ASSERT_EQ(job_->reporter(), kShard0);
   const auto rules = Rules(kShard0);

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "layers/traits/layer_types.h"
+#include "proto/phase.h"
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace caffe {
+class NetParameter;
+}
+
+namespace hp {
+
+/// How labels come to a layer from a source: unchanged, but perhaps by layers that take some of them or shape them anew
+/// (Slice, Reshape, Flatten, Split). So it is known what they are before the layers have run.
+struct LabelPath {
+  int reader = 0;                          ///< index in the net
+  bool classes = true;                     ///< it takes them for classes; else they are targets that it counts
+  std::pair<int, int> source;              ///< (layer, top) that they are from
+  std::vector<std::pair<int, int>> steps;  ///< (layer, top), in their order
+
+  bool SameLabels(const LabelPath& other) const {
+    return classes == other.classes && source == other.source && steps == other.steps;
+  }
+};
+
+/// A number that is told of each row of a batch ahead of it: its only label, or how many of several count, or of
+/// targets.
+struct LabelNumber {
+  std::vector<int64_t> columns;     ///< which labels of the row
+  std::optional<int> ignore_label;  ///< of a count: those that do not count
+  bool is_count = false;
+};
+
+/// Of all layers of a phase that take labels for classes, or count targets, but those whose labels are computed
+/// otherwise; in their order.
+/// @param net unfiltered, checked or not.
+std::vector<LabelPath> LabelPathsOf(const caffe::NetParameter& net, Phase phase, const LayerTypes& types);
+
+}  // namespace hp
