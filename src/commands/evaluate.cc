@@ -5,6 +5,7 @@
 #include "base/cores.h"
 #include "base/format.h"
 #include "base/mutex.h"
+#include "commands/output_files.h"
 #include "engine/compute_threads.h"
 #include "input/input.h"
 #include "input/label_store.h"
@@ -88,9 +89,12 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   numbers = LabelNumbersOf(*graph, input->sample_shape());
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
   if (options.check_labels) rules = LabelRulesOf(*graph, shapes, input->sample_shape());
-  const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
+  HP_ASSIGN_OR_RETURN(OutputFiles files, OutputFiles::Of(net_param, caffe::TEST));
+  ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
+  net_options.blobs.insert(net_options.blobs.end(), files.blobs().begin(), files.blobs().end());
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));
+  HP_RETURN_IF_ERROR(files.Create(*net, options.blobs.size(), options.iterations));
   HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, caffe::TEST, 0, {.ring = kRing, .threads = options.reader_threads},
                                     device, std::move(callbacks)));
   input->Start(0);
@@ -106,8 +110,10 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
     for (size_t i = 0; i < results.size(); ++i) {
       results[i].mean += values[i] / static_cast<double>(options.iterations);
     }
+    HP_RETURN_IF_ERROR(files.Put(*net, samples.batch));
     if (options.on_batch) HP_RETURN_IF_ERROR(options.on_batch(samples.batch, values, *net));
   }
+  HP_RETURN_IF_ERROR(files.Finish());
   return results;
 }
 

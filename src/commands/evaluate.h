@@ -35,7 +35,8 @@ struct Evaluated {
 };
 
 /// Runs the TEST phase of `net` with the weights of `model` over the database of its Data layer, from the first record
-/// on, as `caffe test` does. Blocks until it is done; reads ahead on threads of its own.
+/// on, as `caffe test` does, and writes the files of its HDF5Output layers (OutputFiles). Blocks until it is done;
+/// reads ahead on threads of its own.
 /// @param device,backend what it computes on; both must outlive the call.
 /// @return one entry for each output, in the order of their names, as in on_batch. kInvalidArgument, kNotFound,
 /// kFailedPrecondition, kDataLoss: net, weights or data are missing or do not fit (named); kResourceExhausted: the

@@ -35,9 +35,7 @@ constexpr CaffeType kTypes[] = {
     {.name = "Filter", .reason = kRows},
     {.name = "Flatten"},
     {.name = "HDF5Data", .source = true},
-    {.name = "HDF5Output",
-     .reason = "the nodes of a job have parts of each batch, and no one of them could write the file; expected a net "
-               "without it, and hpextract, which writes blobs of a trained net into databases"},
+    {.name = "HDF5Output"},
     {.name = "HingeLoss"},
     {.name = "Im2col"},
     {.name = "ImageData", .source = true},
@@ -55,11 +53,7 @@ constexpr CaffeType kTypes[] = {
                "ImageData or HDF5Data layer, or an Input layer in a deploy net"},
     {.name = "MultinomialLogisticLoss"},
     {.name = "PReLU", .parameters = true},
-    {.name = "Parameter",
-     .parameters = true,
-     .reason =
-         "its top has no rows of samples, as all blobs of a micro-batch have; expected a Scale, Bias or PReLU with "
-         "one bottom, which learn such numbers themselves"},
+    {.name = "Parameter", .parameters = true},
     {.name = "Pooling"},
     {.name = "Power"},
     {.name = "Python",

@@ -61,6 +61,40 @@ constexpr LayerCase kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Layers, ActivationContractTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+/// Blobs of Parameter layers are those of a Bias and a Scale that learn them themselves: in the first stage, and on
+/// shards in slices.
+TEST_F(ContractTest, BlobsOfParameterLayers) {
+  const auto layer = [](const std::string& name, const std::string& type, const std::string& blobs,
+                        const std::string& fields) {
+    return "layer { name: '" + name + "' type: '" + type + "' " + blobs + " " + fields + " }\n";
+  };
+  const std::string rate = "param { lr_mult: 2 }", zero = "scale_param { filler { value: 0 } }";
+  const auto net = [&](const std::string& bias, const std::string& scale) {
+    std::string text = NetWithActivations("type: 'Bias'", false);
+    for (const auto& [name, by] : std::vector<std::pair<std::string, std::string>>{
+             {"act1", bias},
+             {"act2", scale + layer("act2", "Eltwise", "bottom: 'ip1' bottom: 'scaled' top: 'act2'", "")}}) {
+      const size_t begin = text.find("layer { name: '" + name + "'");
+      text.replace(begin, text.find('\n', begin) + 1 - begin, by);
+    }
+    return text;
+  };
+  const std::string parameters =
+      layer("p", "Parameter", "top: 'p/top'", rate + " parameter_param { shape { dim: 6 } }") +
+      layer("q", "Parameter", "top: 'q/top'", rate + " parameter_param { shape { dim: 40 } }");
+  const std::string held =
+      parameters + net(layer("act1", "Bias", "bottom: 'conv1' bottom: 'p/top' top: 'act1'", ""),
+                       layer("scaled", "Scale", "bottom: 'ip1' bottom: 'q/top' top: 'scaled'", ""));
+  const std::string own = net(layer("p", "Bias", "bottom: 'conv1' top: 'act1'", rate),
+                              layer("q", "Scale", "bottom: 'ip1' top: 'scaled'", rate + zero));
+  const std::vector<ClusterSpec> tables = {Hybrid(3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Hybrid(2, 0))};
+  Check(SolverOf(held, ""), tables);
+  const ClusterResult result = TrainCluster(tables[0], SolverOf(held, ""));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.params, TrainCluster(tables[0], SolverOf(own, "")).params);
+  EXPECT_TRUE(result.params.contains("p.0") && !result.params.contains("act1.0"));
+}
+
 /// What a Threshold yields is added to what it reads, a little of it, since a unit that roundings bring to the other
 /// side changes by 1. Gradients go past it.
 std::string NetWithThresholds(bool in_place) {

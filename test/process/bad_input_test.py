@@ -235,8 +235,8 @@ class FilesTest(cluster.JobTest):
                  'bottom: "ip3" bottom: "label" top: "accuracy"',
                  r'net\.prototxt:17: layer "accuracy": bottom "ip3" is not produced'),
                 ("net.prototxt", 'type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"',
-                 'type: "HDF5Output" bottom: "ip2" bottom: "label" hdf5_output_param { file_name: "x" }',
-                 r'net\.prototxt:17: layer "accuracy": type HDF5Output is a Caffe layer that hpnode does not support: the '),
+                 'type: "Filter" bottom: "ip2" bottom: "label" top: "accuracy"',
+                 r'net\.prototxt:17: layer "accuracy": type Filter is a Caffe layer that hpnode does not support: it '),
                 ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
                  r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
                 ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):

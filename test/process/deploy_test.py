@@ -103,6 +103,32 @@ class DeployTest(cluster.JobTest):
         self.write("head.prototxt", HEAD % self.path("pool1"))
         self.assertAlmostEqual(self.loss("head.prototxt"), self.loss("net.prototxt"), 5)
 
+    def test_what_an_hdf5_output_layer_writes(self):
+        """All batches that model_test evaluates; an HDF5Data layer reads them. Training writes nothing, and says so."""
+        net = NET % {"source": self.path("db")} + '''layer { name: "out" type: "HDF5Output" bottom: "pool1" bottom: "label"
+        hdf5_output_param { file_name: "%s" } }\n''' % self.path("out.h5")
+        self.write("net.prototxt", net)
+        expected = self.loss("net.prototxt")
+        self.write("list", self.path("out.h5") + "\n")
+        read = re.sub(r'"Data"|data_param.*? }', lambda part: '"HDF5Data"' if part[0] == '"Data"' else
+                      'hdf5_data_param { source: "%s" batch_size: 5 }' % self.path("list"), HEAD)
+        self.write("head.prototxt", read)
+        self.assertAlmostEqual(self.loss("head.prototxt"), expected, 5)
+        os.remove(self.path("out.h5"))
+        process = self.start("--all")
+        self.expect_exit(process, 0)
+        self.assertRegex(process.text(), r'layer "out": model_test and hptest write ".*out\.h5"')
+        self.assertFalse(os.path.exists(self.path("out.h5")))
+        for before, after, said in (("out.h5", "none/out.h5", r"none/out\.h5: cannot write: No such file"),
+                                    ('bottom: "pool1" bottom: "label"', 'bottom: "pool1" bottom: "loss"', r'layer "out": bottom "loss" has the shape \[1\]'),
+                                    ('"HDF5Output" bottom: "pool1"', '"HDF5Output" bottom: "conv1"',
+                                     r'layer "out": its bottom "conv1" is overwritten by layer "late"')):
+            self.write("net.prototxt", net.replace(before, after) + 'layer { name: "late" type: "ReLU" bottom: "conv1" top: "conv1" }\n')
+            status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--weights=" + self.weights,
+                                            "--iterations=2", "--cache_dir=none")
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, said)
+
     def test_labels_are_extracted_as_well(self):
         self.write("labelled.txt", "".join("%s %d\n" % (os.path.basename(image), i % 6) for i, image in enumerate(self.images)))
         status, text = cluster.run_tool("convert_imageset", self.folder + "/", self.path("labelled.txt"), self.path("labelled"))

@@ -32,16 +32,17 @@ bool LayerType::HasField(const std::string& field) const {
 
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
-      AbsValType(),       AccuracyType(),     ArgMaxType(),        BatchNormType(),     BiasType(),
-      BnllType(),         ClipType(),         ConcatType(),        ContrastiveType(),   ConvolutionType(),
-      CropType(),         DataType(),         DeconvolutionType(), DropoutType(),       DummyDataType(),
-      EltwiseType(),      EluType(),          EmbedType(),         EuclideanLossType(), ExpType(),
-      FlattenType(),      Hdf5DataType(),     HingeLossType(),     Im2colType(),        ImageDataType(),
-      InfogainLossType(), InnerProductType(), InputType(),         LogisticLossType(),  LogType(),
-      LrnType(),          MvnType(),          PoolingType(),       PowerType(),         PreluType(),
-      ReductionType(),    ReluType(),         ReshapeType(),       ScaleType(),         SigmoidLossType(),
-      SigmoidType(),      SilenceType(),      SliceType(),         SoftmaxLossType(),   SoftmaxType(),
-      SplitType(),        SwishType(),        TanhType(),          ThresholdType(),     TileType(),
+      AbsValType(),      AccuracyType(),     ArgMaxType(),        BatchNormType(),     BiasType(),
+      BnllType(),        ClipType(),         ConcatType(),        ContrastiveType(),   ConvolutionType(),
+      CropType(),        DataType(),         DeconvolutionType(), DropoutType(),       DummyDataType(),
+      EltwiseType(),     EluType(),          EmbedType(),         EuclideanLossType(), ExpType(),
+      FlattenType(),     Hdf5DataType(),     Hdf5OutputType(),    HingeLossType(),     Im2colType(),
+      ImageDataType(),   InfogainLossType(), InnerProductType(),  InputType(),         LogisticLossType(),
+      LogType(),         LrnType(),          MvnType(),           ParameterType(),     PoolingType(),
+      PowerType(),       PreluType(),        ReductionType(),     ReluType(),          ReshapeType(),
+      ScaleType(),       SigmoidLossType(),  SigmoidType(),       SilenceType(),       SliceType(),
+      SoftmaxLossType(), SoftmaxType(),      SplitType(),         SwishType(),         TanhType(),
+      ThresholdType(),   TileType(),
   });
   return kTypes;
 }

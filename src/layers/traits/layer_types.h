@@ -40,7 +40,7 @@ struct LayerType {
   bool view = false;           ///< LayerTraits::is_view
   bool has_gradient = true;    ///< LayerTraits::has_gradient
   bool propagates = true;      ///< LayerTraits::propagates
-  bool discards = false;       ///< LayerTraits::discards; then it has no tops
+  bool discards = false;       ///< LayerTraits::discards
   bool reads_labels = false;   ///< bottom `label_bottom` is labels
   bool label_targets = false;  ///< LayerTraits::may_read_labels
   bool fixed_targets = false;  ///< LayerTraits::has_fixed_targets

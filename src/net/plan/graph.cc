@@ -3,6 +3,7 @@
 // (graph_gradients.cc).
 #include "net/plan/graph.h"
 
+#include "net/plan/held_parameters.h"
 #include "proto/net_filter.h"
 
 #include "glog/logging.h"
@@ -48,15 +49,22 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   graph->phase_ = phase;
   graph->source_tops_ = SourceTopsOf(*graph->net_, phase, types);
   graph->label_paths_ = LabelPathsOf(*graph->net_, phase, types);
+  HeldParameters parameters;
   for (int i = 0; i < graph->net_->layer_size(); ++i) {
-    const caffe::LayerParameter& param = graph->net_->layer(i);
-    if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
-    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(param, types));
+    const caffe::LayerParameter* param = &graph->net_->layer(i);
+    if (!LayerIsIn(*param, StateOf(*graph->net_, phase))) continue;
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<caffe::LayerParameter> held, parameters.Held(*param));
+    if (held != nullptr) {
+      graph->own_params_.push_back(std::move(held));
+      param = graph->own_params_.back().get();
+    }
+    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*param, types));
     if (traits.discards()) {
-      HP_RETURN_IF_ERROR(graph->Silence(traits));
+      HP_RETURN_IF_ERROR(param->top_size() > 0 ? parameters.Add(*param) : graph->Silence(traits));
       continue;
     }
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
+    graph->layers_.back().holds_parameter = param != &graph->net_->layer(i);
     if (traits.is_source()) graph->AddLabelValues();
     if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
@@ -65,6 +73,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(), phase.name().c_str());
   }
+  HP_RETURN_IF_ERROR(parameters.CheckAllRead());
   HP_RETURN_IF_ERROR(CheckSources(*graph->net_, phase, types));
   HP_RETURN_IF_ERROR(graph->FindShared());
   graph->HideSumsOfReadBlobs();
@@ -420,6 +429,7 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t
       continue;
     }
     HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.traits.OutputShapes(in));
+    HP_RETURN_IF_ERROR(CheckHeld(layer, in));
     if (layer.piece == GraphLayer::kClasses) {
       shapes[layer.tops[0]] = {in[0].dim(0), layer.traits.class_split()->numbers * layer.class_shards};
       continue;
@@ -427,6 +437,19 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t
     for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes[layer.tops[i]] = out[i];
   }
   return shapes;
+}
+
+Status NetGraph::CheckHeld(const GraphLayer& layer, const std::vector<Shape>& in) const {
+  if (!layer.holds_parameter) return OkStatus();
+  const auto parameter = std::find_if(net_->layer().begin(), net_->layer().end(), [&](const auto& candidate) {
+    return candidate.type() == "Parameter" && candidate.name() == layer.traits.name();
+  });
+  const auto& dims = parameter->parameter_param().shape().dim();
+  const Shape shape(std::vector<int64_t>(dims.begin(), dims.end())), wanted = layer.traits.Params(in)[0].shape;
+  if (shape == wanted) return OkStatus();
+  return InvalidArgument("layer \"%s\": has the shape [%s], and layer \"%s\", which reads it beside [%s], takes [%s]",
+                         layer.traits.name().c_str(), shape.ToString().c_str(), net_->layer(layer.order).name().c_str(),
+                         in[0].ToString().c_str(), wanted.ToString().c_str());
 }
 
 // The sum of a blob with a loss weight has the blob's name and is of no layer.

@@ -78,6 +78,7 @@ struct GraphLayer {
   /// reads; -1: all classes are computed, as in every test.
   int sampled_by = -1;
   const SharedParams* shared = nullptr;  ///< NetGraph::shared of its graph
+  bool holds_parameter = false;          ///< its blob is a Parameter's (HeldParameters), and it has the name of that
 
   /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes", of a kLabels "BLOB.values",
   /// of a kWeighted "BLOB.weighted".
@@ -164,6 +165,7 @@ class NetGraph {
  private:
   Status Silence(const LayerTraits& traits);
   Status AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts);
+  Status CheckHeld(const GraphLayer& layer, const std::vector<Shape>& in) const;
   int* Latest(const std::string& name);
   StatusOr<int> Bottom(const LayerTraits& traits, const std::string& name);
   Status FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry);

@@ -188,6 +188,31 @@ TEST(Graph, ASilenceIsNoEntryAndNoConsumer) {
             "layer \"t\": bottom \"nothing\" is not produced by any earlier layer");
 }
 
+/// It is the layer that reads it, under its name.
+TEST(Graph, AParameterIsHeldByItsReader) {
+  const std::string parameter = "layer { name: 'p' type: 'Parameter' top: 'q' parameter_param { shape { dim: 6 } } }\n";
+  const std::string bias =
+      "layer { name: 'b' type: 'Bias' bottom: 'conv' bottom: 'q' top: 'y' propagate_down: [true, false] }\n";
+  const std::string loss = "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' top: 'loss' }\n";
+  const auto graph = NetGraph::Create(ParseNet(kData + kConv + parameter + bias + loss), caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const GraphLayer& layer = (*graph)->layers()[2];
+  EXPECT_EQ(layer.name(), "p");
+  EXPECT_EQ(layer.order, 3) << "where the Bias stands";
+  EXPECT_EQ(layer.bottoms.size(), 1u);
+  EXPECT_EQ(layer.blobs(), 1);
+  EXPECT_FALSE(layer.learns);
+  const std::string net = kData + kConv + parameter;
+  EXPECT_EQ(ErrorOf(net + loss), "layer \"l\": bottom \"y\" is not produced by any earlier layer");
+  EXPECT_EQ(ErrorOf(net), "layer \"p\": no layer reads its top \"q\"; expected a Scale or Bias that does");
+  EXPECT_EQ(ErrorOf(net + bias + "layer { name: 's' type: 'Scale' bottom: 'y' bottom: 'q' top: 'z' }"),
+            "layer \"s\": bottom \"q\" is read by layer \"b\" as well; expected a Parameter for each");
+  EXPECT_EQ(
+      ErrorOf(net + "layer { name: 'e' type: 'Eltwise' bottom: 'conv' bottom: 'q' top: 'z' }"),
+      "layer \"e\": bottom \"q\" is that of a Parameter, which has no rows of samples; only a Scale or Bias reads "
+      "it, as its second bottom");
+}
+
 TEST(Graph, NoGradientGoesThroughAThreshold) {
   const auto graph = NetGraph::Create(
       ParseNet(kData + kConv +

@@ -1,0 +1,116 @@
+// The library is held for one call at a time, since readers of other files use it meanwhile.
+#include "data/hdf5_rows_file.h"
+
+#include "base/format.h"
+
+#include "hdf5/hdf5_handle.h"
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+namespace hp {
+
+#ifdef HP_WITH_HDF5
+
+namespace {
+
+class RowsFile final : public Hdf5RowsFile {
+ public:
+  RowsFile(const Hdf5Api& api, const std::string& path, std::vector<Set> sets, int64_t rows)
+      : api_(api), path_(path), temporary_(path + ".tmp"), sets_(std::move(sets)), rows_(rows) {}
+
+  ~RowsFile() override {
+    MutexLock lock(Hdf5Mutex());
+    open_.clear();
+    file_.reset();
+    if (!finished_) unlink(temporary_.c_str());
+  }
+
+  /// Under Hdf5Mutex.
+  Status Open() {
+    file_.emplace(api_.create_file(temporary_.c_str(), 0x0002u, 0, 0), api_.close_file);  // H5F_ACC_TRUNC
+    if (!file_->ok()) return Error();
+    for (const Set& set : sets_) {
+      const std::vector<hsize_t> dims = DimsOf(set, rows_);
+      const Hdf5Handle space(api_.create_space(static_cast<int>(dims.size()), dims.data(), nullptr), api_.close_space);
+      if (!space.ok()) return Error();
+      open_.emplace_back(api_.create_dataset(file_->id(), set.name.c_str(), api_.native_float, space.id(), 0, 0, 0),
+                         api_.close_dataset);
+      if (!open_.back().ok()) return Error();
+    }
+    return OkStatus();
+  }
+
+  Status Put(size_t set, int64_t first_row, std::span<const float> values) override {
+    const std::vector<hsize_t> some = DimsOf(sets_[set], std::ssize(values) / sets_[set].row.count());
+    std::vector<hsize_t> start(some.size(), 0);
+    start[0] = static_cast<hsize_t>(first_row);
+    MutexLock lock(Hdf5Mutex());
+    errno = 0;
+    const Hdf5Handle memory(api_.create_space(static_cast<int>(some.size()), some.data(), nullptr), api_.close_space);
+    const Hdf5Handle target(api_.space_of(open_[set].id()), api_.close_space);
+    const bool written =
+        memory.ok() && target.ok() &&
+        api_.select(target.id(), H5S_SELECT_SET, start.data(), nullptr, some.data(), nullptr) >= 0 &&
+        api_.write(open_[set].id(), api_.native_float, memory.id(), target.id(), 0, values.data()) >= 0;
+    return written ? OkStatus() : Error();
+  }
+
+  Status Finish() override {
+    MutexLock lock(Hdf5Mutex());
+    errno = 0;
+    bool closed = true;
+    for (Hdf5Handle& set : open_) closed &= set.Close();
+    if (!closed || !file_->Close() || rename(temporary_.c_str(), path_.c_str()) != 0) return Error();
+    finished_ = true;
+    return OkStatus();
+  }
+
+ private:
+  static std::vector<hsize_t> DimsOf(const Set& set, int64_t rows) {
+    std::vector<hsize_t> dims = {static_cast<hsize_t>(rows)};
+    dims.insert(dims.end(), set.row.dims().begin(), set.row.dims().end());
+    return dims;
+  }
+  Status Error() const {
+    const std::string why = Format("%s: cannot write: %s", path_.c_str(), errno == 0 ? "HDF5 error" : strerror(errno));
+    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return ResourceExhausted("%s", why.c_str());
+    return InvalidArgument("%s", why.c_str());
+  }
+
+  const Hdf5Api& api_;
+  const std::string path_, temporary_;
+  const std::vector<Set> sets_;
+  const int64_t rows_;
+  std::optional<Hdf5Handle> file_;
+  std::deque<Hdf5Handle> open_;  // by set
+  bool finished_ = false;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Hdf5RowsFile>> Hdf5RowsFile::Create(const std::string& path, std::vector<Set> sets,
+                                                             int64_t rows) {
+  std::unique_ptr<RowsFile> file;  // its end takes the lock
+  MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* const api, QuietHdf5());
+  auto made = std::make_unique<RowsFile>(*api, path, std::move(sets), rows);
+  const Status opened = made->Open();
+  file = std::move(made);
+  if (!opened.ok()) return opened;
+  return std::unique_ptr<Hdf5RowsFile>(std::move(file));
+}
+
+#else
+
+StatusOr<std::unique_ptr<Hdf5RowsFile>> Hdf5RowsFile::Create(const std::string&, std::vector<Set>, int64_t) {
+  return CheckHdf5();
+}
+
+#endif
+
+}  // namespace hp

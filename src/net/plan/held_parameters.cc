@@ -1,0 +1,72 @@
+#include "net/plan/held_parameters.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+/// A blob with these values at the beginning, from this axis of the first bottom on.
+template <typename Param>
+void LearnItself(int axes, caffe::FillerParameter* filler, Param* param) {
+  param->set_num_axes(axes);
+  filler->set_type("constant");
+  filler->set_value(0);
+}
+
+}  // namespace
+
+Status HeldParameters::Add(const caffe::LayerParameter& layer) {
+  if (parameters_.try_emplace(layer.top(0), Parameter{&layer, ""}).second) return OkStatus();
+  return InvalidArgument("layer \"%s\": top \"%s\" is already produced by layer \"%s\"", layer.name().c_str(),
+                         layer.top(0).c_str(), parameters_.at(layer.top(0)).layer->name().c_str());
+}
+
+StatusOr<std::unique_ptr<caffe::LayerParameter>> HeldParameters::Held(const caffe::LayerParameter& reader) {
+  const auto& bottoms = reader.bottom();
+  const auto bottom = std::find_if(bottoms.begin(), bottoms.end(),
+                                   [this](const std::string& name) { return parameters_.contains(name); });
+  if (bottom == bottoms.end()) return std::unique_ptr<caffe::LayerParameter>();
+  Parameter& parameter = parameters_.at(*bottom);
+  const bool scale = reader.type() == "Scale";
+  if ((!scale && reader.type() != "Bias") || bottoms.size() != 2 || bottom - bottoms.begin() != 1) {
+    return InvalidArgument(
+        "layer \"%s\": bottom \"%s\" is that of a Parameter, which has no rows of samples; only a Scale or Bias reads "
+        "it, as its second bottom",
+        reader.name().c_str(), bottom->c_str());
+  }
+  if (!parameter.reader.empty()) {
+    return InvalidArgument("layer \"%s\": bottom \"%s\" is read by layer \"%s\" as well; expected a Parameter for each",
+                           reader.name().c_str(), bottom->c_str(), parameter.reader.c_str());
+  }
+  parameter.reader = reader.name();
+  auto held = std::make_unique<caffe::LayerParameter>(reader);
+  const caffe::LayerParameter& layer = *parameter.layer;
+  const int axes = layer.parameter_param().shape().dim_size();
+  if (scale) {
+    LearnItself(axes, held->mutable_scale_param()->mutable_filler(), held->mutable_scale_param());
+  } else {
+    LearnItself(axes, held->mutable_bias_param()->mutable_filler(), held->mutable_bias_param());
+  }
+  held->mutable_bottom()->RemoveLast();
+  held->set_name(layer.name());
+  *held->mutable_param() = layer.param();
+  *held->mutable_blobs() = layer.blobs();
+  if (held->propagate_down_size() < 2) return held;
+  if (!held->propagate_down(1)) {
+    if (held->param_size() == 0) held->add_param();
+    held->mutable_param(0)->set_lr_mult(0);
+  }
+  held->mutable_propagate_down()->RemoveLast();
+  return held;
+}
+
+Status HeldParameters::CheckAllRead() const {
+  for (const auto& [top, parameter] : parameters_) {
+    if (!parameter.reader.empty()) continue;
+    return InvalidArgument("layer \"%s\": no layer reads its top \"%s\"; expected a Scale or Bias that does",
+                           parameter.layer->name().c_str(), top.c_str());
+  }
+  return OkStatus();
+}
+
+}  // namespace hp

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace hp {
+
+/// The blobs of a net's Parameter layers, tops without rows. A Scale or Bias that has one for its second bottom learns
+/// such a blob itself; so each is held by its reader, under the Parameter's name, and files are Caffe's.
+class HeldParameters {
+ public:
+  /// @param layer a Parameter. @return kInvalidArgument, naming it: its top is another's already.
+  Status Add(const caffe::LayerParameter& layer);
+  /// @return `reader` with the blob in the place of its second bottom, and the name, blobs and factors of the
+  /// Parameter; null: it reads none. kInvalidArgument, naming the reader: it is of another type, reads it as another
+  /// bottom, or is not the only one.
+  StatusOr<std::unique_ptr<caffe::LayerParameter>> Held(const caffe::LayerParameter& reader);
+  /// @return kInvalidArgument, naming a Parameter that no layer reads.
+  Status CheckAllRead() const;
+
+ private:
+  struct Parameter {
+    const caffe::LayerParameter* layer = nullptr;
+    std::string reader;  // empty: none yet
+  };
+  std::map<std::string, Parameter> parameters_;  // by top
+};
+
+}  // namespace hp
