@@ -411,6 +411,12 @@ layer { name: "accuracy" """
             self.assertEqual(status, expected, text)
             self.assertIn(said, text)
 
+    def test_a_net_that_a_program_fills(self):
+        given = 'layer { name: "in" type: "Input" top: "data" top: "label" input_param { shape { dim: 12 dim: 1 dim: 12 dim: 12 } shape { dim: 12 } } }'
+        self.make_job(iterations=20, net=net_with([given, ""]))
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.refused(r'net\.prototxt:\d+: layer "in": an Input layer, whose blobs a program fills, in phase TRAIN; expected')
+
     def test_batches_that_differ(self):
         net = self.net("data label", "odd place")
         at = net.rindex("batch_size: 12")
