@@ -70,7 +70,7 @@ Status CheckCounts(const std::string& path, const SolverParameter& solver) {
     return InvalidArgument(
         "%s: the solver names %s; expected one of net: \"...\", net_param { ... }, train_net and "
         "train_net_param",
-        path.c_str(), train == 0 ? "no net" : "several nets to train");
+        path.c_str(), train == 0 ? "no net to train" : "several nets to train");
   }
   const int tests = solver.test_net_size() + solver.test_net_param_size();
   const bool generic = solver.has_net() || solver.has_net_param();

@@ -167,11 +167,13 @@ TEST_F(GpuContractTest, LabelsAsABlob) {
   Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});
 }
 
-/// Other tops lie behind the images and come to a GPU with them; a blob with a weight is summed up there.
+/// Other tops lie behind the images and come to a GPU with them, numbers that tell how many of them count ahead; a blob
+/// with a weight is summed up there.
 TEST_F(GpuContractTest, SourcesBesideTheImages) {
   const std::string side =
-      SideSource("top: 'kind' top: 'more' top: 'near'", {"", "dim: 2 dim: 8 dim: 8", "dim: 3"},
-                 {"type: 'uniform' min: 0 max: 3.99", "type: 'gaussian' std: 0.5", "type: 'gaussian' std: 0.5"});
+      SideSource("top: 'kind' top: 'more' top: 'near' top: 'want'", {"", "dim: 2 dim: 8 dim: 8", "dim: 3", "dim: 2"},
+                 {"type: 'uniform' min: 0 max: 3.99", "type: 'gaussian' std: 0.5", "type: 'gaussian' std: 0.5",
+                  "type: 'uniform' max: 1.99"});
   const auto product = [](const std::string& name, const std::string& bottom, int outputs) {
     return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" + name +
            "' inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } } }\n";
@@ -186,11 +188,16 @@ TEST_F(GpuContractTest, SourcesBesideTheImages) {
       "layer { name: 'size' type: 'Reduction' bottom: 'ip1' top: 'size' loss_weight: 0.001 "
       "reduction_param { operation: SUMSQ } }\n" +
       product("ip2", "ip1", 4) +
-      "layer { name: 'kinds' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'kind' top: 'kinds' }\n" +
+      "layer { name: 'kinds' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'kind' top: 'kinds' loss_param { "
+      "ignore_label: 1 } }\n" +
+      product("ip5", "ip1", 2) +
+      "layer { name: 'wanted' type: 'SigmoidCrossEntropyLoss' bottom: 'ip5' bottom: 'want' top: 'wanted' loss_weight: "
+      "0.3 loss_param { ignore_label: 1 normalization: VALID } }\n" +
       product("ip3", "ip1", 3) +
       "layer { name: 'far' type: 'EuclideanLoss' bottom: 'ip3' bottom: 'near' top: 'far' loss_weight: 0.2 }\n" +
       product("ip4", "ip1", 5) +
-      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip4' bottom: 'label' top: 'loss' }\n";
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip4' bottom: 'label' top: 'loss' loss_param { "
+      "ignore_label: 0 } }\n";
   ClusterSpec table = Table(2, {1}, 3, 1, false);
   table.ends = {"both"};
   Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});

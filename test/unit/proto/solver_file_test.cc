@@ -114,7 +114,7 @@ TEST_F(SolverFileTest, NetInTheSolverAndNoNetAtAll) {
   const std::string none = Write("b.prototxt", "base_lr: 1");
   EXPECT_EQ(ReadSolver(none).status().message(),
             none +
-                ": the solver names no net; expected one of net: \"...\", net_param { ... }, train_net and "
+                ": the solver names no net to train; expected one of net: \"...\", net_param { ... }, train_net and "
                 "train_net_param");
 }
 
