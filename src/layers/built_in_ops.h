@@ -50,6 +50,7 @@ StatusOr<LayerOp> MakeSliceOp(const LayerTraits& layer, const OpContext& context
 StatusOr<LayerOp> MakeSoftmaxOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSplitOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeSppOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSwishOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeTanhOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeThresholdOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);

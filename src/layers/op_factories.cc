@@ -48,6 +48,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Softmax", MakeSoftmaxOp},
       {"SoftmaxWithLoss", MakeSoftmaxLossOp},
       {"Split", MakeSplitOp},
+      {"SPP", MakeSppOp},
       {"Swish", MakeSwishOp},
       {"TanH", MakeTanhOp},
       {"Threshold", MakeThresholdOp},

@@ -63,9 +63,7 @@ constexpr CaffeType kTypes[] = {
     {.name = "ReLU"},
     {.name = "Reduction"},
     {.name = "Reshape"},
-    {.name = "SPP",
-     .reason = "expected what it is made of: for each level of the pyramid a Pooling (n x n bins: kernel_size and "
-               "stride of the bottom's size / n, rounded up) and a Flatten, and a Concat of these"},
+    {.name = "SPP"},
     {.name = "Scale", .parameters = true},
     {.name = "Sigmoid"},
     {.name = "SigmoidCrossEntropyLoss"},

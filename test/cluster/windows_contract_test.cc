@@ -51,6 +51,27 @@ std::string Im2colLayers() {
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
 }
 
+/// In the first stage, on the last convolution.
+TEST_F(ContractTest, APyramidOfPoolings) {
+  const std::string net =
+      "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 6 "
+      "kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'pool1' type: 'SPP' bottom: 'conv1' top: 'pool1' spp_param { pyramid_height: 3 pool: AVE } }\n"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool1' top: 'ip1' inner_product_param { num_output: 32 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'tanh1' type: 'TanH' bottom: 'ip1' top: 'ip1' }\n"
+      "layer { name: 'image' type: 'Reshape' bottom: 'ip1' top: 'image' reshape_param { shape { dim: 0 dim: 2 dim: 4 "
+      "dim: "
+      "4 } } }\n"
+      "layer { name: 'pool2' type: 'SPP' bottom: 'image' top: 'pool2' spp_param { pyramid_height: 2 } }\n"
+      "layer { name: 'ip2' type: 'InnerProduct' bottom: 'pool2' top: 'ip2' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+  ClusterSpec table = Table(2, {2}, 3, 1, false);
+  table.ends = {"pool1"};
+  Check(SolverOf(net, ""), {table, Split({{"ip2", SplitConfig::INPUTS}}, table)});
+}
+
 TEST_F(ContractTest, Columns) {
   ClusterSpec table = Table(2, {2}, 3, 1, false), more = Table(3, {3}, 1, 0, true);
   table.ends = more.ends = {"pool1"};

@@ -55,6 +55,7 @@ LayerType SliceType();
 LayerType SoftmaxLossType();
 LayerType SoftmaxType();
 LayerType SplitType();
+LayerType SppType();
 LayerType SwishType();
 LayerType TanhType();
 LayerType ThresholdType();

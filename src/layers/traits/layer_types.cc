@@ -41,8 +41,8 @@ const LayerTypes& LayerTypes::BuiltIn() {
       LogType(),         LrnType(),          MvnType(),           ParameterType(),     PoolingType(),
       PowerType(),       PreluType(),        ReductionType(),     ReluType(),          ReshapeType(),
       ScaleType(),       SigmoidLossType(),  SigmoidType(),       SilenceType(),       SliceType(),
-      SoftmaxLossType(), SoftmaxType(),      SplitType(),         SwishType(),         TanhType(),
-      ThresholdType(),   TileType(),
+      SoftmaxLossType(), SoftmaxType(),      SplitType(),         SppType(),           SwishType(),
+      TanhType(),        ThresholdType(),    TileType(),
   });
   return kTypes;
 }

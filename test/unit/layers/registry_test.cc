@@ -28,7 +28,6 @@ TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
       {"MemoryData", "expected a Data, ImageData or HDF5Data layer, or an Input layer in a deploy net"},
       {"Python", "nodes run no Python"},
       {"RNN", "axis 0 is time"},
-      {"SPP", "for each level of the pyramid a Pooling"},
       {"WindowData", "images that are cropped already"},
   };
   for (const auto& [type, reason] : said) {
@@ -154,6 +153,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l")",
           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
           R"(name: "x" type: "Split" bottom: "a" top: "b" top: "c")",
+          R"(name: "x" type: "SPP" bottom: "a" top: "b" spp_param { pyramid_height: 2 })",
           R"(name: "x" type: "Swish" bottom: "a" top: "a" swish_param { beta: 2 })",
           R"(name: "x" type: "TanH" bottom: "a" top: "a")",
           R"(name: "x" type: "Threshold" bottom: "a" top: "a" threshold_param { threshold: 0.5 })",
