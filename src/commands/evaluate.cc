@@ -85,9 +85,9 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   // Below all that its threads call.
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net_param, caffe::TEST, LayerTypes::BuiltIn(),
                                                                       {options.cache_dir, options.max_bad_records}));
+  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
   labels_of_row = LabelsOfRow(*graph, input->sample_shape());
   numbers = LabelNumbersOf(*graph, input->sample_shape());
-  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
   if (options.check_labels) rules = LabelRulesOf(*graph, shapes, input->sample_shape());
   HP_ASSIGN_OR_RETURN(OutputFiles files, OutputFiles::Of(net_param, caffe::TEST));
   ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
@@ -106,12 +106,12 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
     const IdSamples samples = schedule.SamplesOfId(id);
     HP_ASSIGN_OR_RETURN(const std::vector<float> values,
                         net->Run(samples.first_sample, input->images(id), labels.BatchOf(id)));
-    input->Release(id);
     for (size_t i = 0; i < results.size(); ++i) {
       results[i].mean += values[i] / static_cast<double>(options.iterations);
     }
     HP_RETURN_IF_ERROR(files.Put(*net, samples.batch));
     if (options.on_batch) HP_RETURN_IF_ERROR(options.on_batch(samples.batch, values, *net));
+    input->Release(id);  // whose memory blobs that are read above may share
   }
   HP_RETURN_IF_ERROR(files.Finish());
   return results;

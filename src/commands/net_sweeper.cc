@@ -68,6 +68,12 @@ StatusOr<SweepParameters> SweepParameters::Create(const NodePlan& plan, Device* 
 StatusOr<std::unique_ptr<NetSweeper>> NetSweeper::Create(const NodePlan& plan, Device* device, Backend* backend,
                                                          int64_t rows, const SweepParameters& parameters) {
   std::unique_ptr<NetSweeper> sweeper(new NetSweeper(device));
+  for (const GraphLayer& layer : plan.graph().layers()) {
+    if (layer.sampled_by < 0) continue;
+    return InvalidArgument(
+        "layer \"%s\": times of a training with sample_rate below 1 are not to be had; expected phase TEST",
+        plan.graph().layers()[layer.sampled_by].traits.name().c_str());
+  }
   HP_ASSIGN_OR_RETURN(sweeper->net_, NodeNet::Create(plan, {.backend = backend}, rows));
   HP_RETURN_IF_ERROR(sweeper->Allocate(rows));
   NetRun& run = sweeper->run_;

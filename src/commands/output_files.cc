@@ -5,6 +5,7 @@
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace hp {
 namespace {
@@ -35,7 +36,7 @@ StatusOr<OutputFiles> OutputFiles::Of(const caffe::NetParameter& net, Phase phas
     const caffe::LayerParameter& layer = net.layer(i);
     if (layer.type() != "HDF5Output") continue;
     HP_RETURN_IF_ERROR(CheckKept(net, layers, i));
-    const std::string& path = layer.hdf5_output_param().file_name();
+    const std::string path = std::filesystem::path(layer.hdf5_output_param().file_name()).lexically_normal().string();
     const auto other = std::find(files.paths_.begin(), files.paths_.end(), path);
     if (other != files.paths_.end()) {
       return InvalidArgument("layers \"%s\" and \"%s\" both write %s",

@@ -32,6 +32,7 @@ class RowsFile final : public Hdf5RowsFile {
 
   /// Under Hdf5Mutex.
   Status Open() {
+    errno = 0;
     file_.emplace(api_.create_file(temporary_.c_str(), 0x0002u, 0, 0), api_.close_file);  // H5F_ACC_TRUNC
     if (!file_->ok()) return Error();
     for (const Set& set : sets_) {

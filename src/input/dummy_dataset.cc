@@ -20,7 +20,8 @@ constexpr int64_t kElementsAtATime = 4096;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer, std::set<int> classes,
+StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer,
+                                                      std::map<int, std::set<int64_t>> classes,
                                                       const DatasetOptions& options) {
   HP_RETURN_IF_ERROR(LayerTraits::Create(layer, LayerTypes::BuiltIn()).status());
   auto dataset = std::unique_ptr<DummyDataset>(new DummyDataset(layer, std::move(classes)));
@@ -32,7 +33,7 @@ StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParamete
     }
     dataset->shapes_.push_back(shape);
   }
-  for (const int top : dataset->classes_) {
+  for (const auto& [top, columns] : dataset->classes_) {
     if (top >= dataset->tops() || ColumnsOf(dataset->shapes_[top]) != 1) continue;
     float number = 0;
     HP_RETURN_IF_ERROR(dataset->FillRow(0, top, &number));
@@ -51,10 +52,12 @@ Status DummyDataset::FillRow(int64_t record, int top, float* out) const {
     block.end_col = std::min(column + kElementsAtATime, columns);
     FillParam(DummyFiller(layer_, top), whole, block, /*seed=*/0, blob, out + column);
   }
-  for (float* number = out; classes_.contains(top) && number < out + columns; ++number) {
-    if (!(std::abs(*number) < static_cast<float>(std::numeric_limits<int>::max())))
-      return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), *number);
-    *number = std::trunc(*number);
+  const auto classes = classes_.find(top);
+  if (classes == classes_.end()) return OkStatus();
+  for (const int64_t column : classes->second) {
+    if (!(std::abs(out[column]) < static_cast<float>(std::numeric_limits<int>::max())))
+      return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), out[column]);
+    out[column] = std::trunc(out[column]);
   }
   return OkStatus();
 }

@@ -5,6 +5,7 @@
 #include "proto/caffe.pb.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -21,9 +22,11 @@ class DummyDataset : public DatumDataset {
  public:
   static constexpr int64_t kRecords = int64_t{1} << 40;  ///< more than a training visits
 
-  /// @param classes the tops whose numbers are classes, which are cut to integers, as Caffe's losses cut theirs.
+  /// @param classes by top, which numbers of a row are classes: these are cut to integers, as Caffe's losses cut
+  /// theirs.
   /// @return kInvalidArgument: the layer's shapes or fillers are wrong, as its traits say.
-  static StatusOr<std::unique_ptr<Dataset>> Open(const caffe::LayerParameter& layer, std::set<int> classes,
+  static StatusOr<std::unique_ptr<Dataset>> Open(const caffe::LayerParameter& layer,
+                                                 std::map<int, std::set<int64_t>> classes,
                                                  const DatasetOptions& options);
 
   int64_t size() const override { return kRecords; }
@@ -36,12 +39,12 @@ class DummyDataset : public DatumDataset {
   Status CheckUnchanged() override { return OkStatus(); }
 
  private:
-  DummyDataset(const caffe::LayerParameter& layer, std::set<int> classes)
+  DummyDataset(const caffe::LayerParameter& layer, std::map<int, std::set<int64_t>> classes)
       : DatumDataset(layer.name()), layer_(layer), classes_(std::move(classes)) {}
   Status FillRow(int64_t record, int top, float* out) const;
 
   const caffe::LayerParameter layer_;
-  const std::set<int> classes_;
+  const std::map<int, std::set<int64_t>> classes_;
   std::vector<Shape> shapes_;  ///< [batch, ...] by top
 };
 

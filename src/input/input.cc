@@ -6,6 +6,8 @@
 #include "data/bad_records.h"
 #include "data/record_source.h"
 #include "input/dummy_dataset.h"
+#include "layers/traits/fields.h"
+#include "layers/traits/label_paths.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 
@@ -14,6 +16,26 @@
 #include <algorithm>
 
 namespace hp {
+
+namespace {
+
+/// By top of a DummyData layer, which numbers of a row are classes to some loss. What does not fit is named later.
+std::map<int, std::set<int64_t>> ClassesOf(const caffe::NetParameter& net, int layer, Phase phase,
+                                           const LayerTypes& types) {
+  std::map<int, std::set<int64_t>> classes;
+  if (net.layer(layer).type() != "DummyData") return classes;
+  for (const LabelPath& path : LabelPathsOf(net, phase, types)) {
+    if (!path.classes || path.source.first != layer) continue;
+    const StatusOr<Shape> shape = DummyShape(net.layer(layer), path.source.second);
+    if (!shape.ok()) continue;
+    const Shape row(std::vector<int64_t>(shape->dims().begin() + 1, shape->dims().end()));
+    const StatusOr<std::vector<int64_t>> elements = ElementsOf(path, net, row, types);
+    if (elements.ok()) classes[path.source.second].insert(elements->begin(), elements->end());
+  }
+  return classes;
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Phase phase, const LayerTypes& types,
                                              const InputOptions& options) {
@@ -24,11 +46,7 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Pha
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
   for (const int layer : LayersOf(net, phase)) {
     if (!types.IsDataset(net.layer(layer))) continue;
-    std::set<int> classes;
-    for (const SourceTop& top : tops) {
-      if (top.layer == layer && top.names_classes) classes.insert(top.top);
-    }
-    HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), std::move(classes), options));
+    HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), ClassesOf(net, layer, phase, types), options));
   }
   if (input->sources_.empty()) {
     for (const SourceTop& top : tops) {
@@ -46,7 +64,8 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Pha
   return input;
 }
 
-Status Input::OpenSource(const caffe::LayerParameter& layer, std::set<int> classes, const InputOptions& input_options) {
+Status Input::OpenSource(const caffe::LayerParameter& layer, std::map<int, std::set<int64_t>> classes,
+                         const InputOptions& input_options) {
   Source source;
   source.layer = layer;
   DatasetOptions options;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -106,7 +107,8 @@ class Input {
   };
 
   Input() = default;
-  Status OpenSource(const caffe::LayerParameter& layer, std::set<int> classes, const InputOptions& options);
+  Status OpenSource(const caffe::LayerParameter& layer, std::map<int, std::set<int64_t>> classes,
+                    const InputOptions& options);
   Status LayOut(const std::vector<SourceTop>& tops);
   /// Of a row of a top, as it is read.
   Shape RowOf(SampleLayout::Top top) const;

@@ -75,6 +75,14 @@ TEST_F(ContractTest, EachTaskCountsItsOwnLabels) {
       Layer("shaped", "Reshape", "bottom: 'm11'", "reshape_param { shape { dim: 0 } }") + Product("ip6", "ip1", 2) +
       Loss("third", "ip6", "shaped", "loss_weight: 0.2 " + Ignoring(0));
   Check(SolverOf(net, ""), Tables());
+  // Cut behind a boundary that is scattered.
+  const size_t slices = net.find(cut);
+  std::string late = net;
+  late.erase(slices, cut.size());
+  late.insert(late.find("layer { name: 'ip2'"), cut);
+  ClusterSpec scattered = Nodes(2, {2}, 2);
+  scattered.scattered = true;
+  Check(SolverOf(late, ""), {scattered});
 }
 
 /// Targets that lack some: of a source of their own, cut from it, and labels.

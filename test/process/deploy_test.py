@@ -114,10 +114,24 @@ class DeployTest(cluster.JobTest):
                       'hdf5_data_param { source: "%s" batch_size: 5 }' % self.path("list"), HEAD)
         self.write("head.prototxt", read)
         self.assertAlmostEqual(self.loss("head.prototxt"), expected, 5)
+        # Images, which lie in the reader's own memory, over more batches than that holds.
+        self.write("images.prototxt", net.replace('bottom: "pool1" bottom: "label"', 'bottom: "data" bottom: "label"'))
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("images.prototxt"), "--weights=" + self.weights,
+                                        "--iterations=60", "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.write("read.prototxt", re.sub(r'"Data"|transform_param.*}|data_param.*? }', lambda part: '"HDF5Data"' if part[0] == '"Data"' else
+                                           "" if part[0].startswith("transform") else 'hdf5_data_param { source: "%s" batch_size: 5 }' %
+                                           self.path("list"), NET))
+        status, again = cluster.run_tool("model_test", "--model=" + self.path("read.prototxt"), "--weights=" + self.weights,
+                                         "--iterations=60", "--cache_dir=none")
+        self.assertEqual(status, 0, again)
+        losses = [re.findall(r"Batch (\d+), (\S+)", said) for said in (text, again)]
+        self.assertEqual(len(losses[0]), 60)
+        self.assertEqual(*losses)
         os.remove(self.path("out.h5"))
         process = self.start("--all")
         self.expect_exit(process, 0)
-        self.assertRegex(process.text(), r'layer "out": model_test and hptest write ".*out\.h5"')
+        self.assertRegex(process.text(), r'layer "out": ".*out\.h5" is written by model_test, hptest')
         self.assertFalse(os.path.exists(self.path("out.h5")))
         for before, after, said in (("out.h5", "none/out.h5", r"none/out\.h5: cannot write: No such file"),
                                     ('bottom: "pool1" bottom: "label"', 'bottom: "pool1" bottom: "loss"', r'layer "out": bottom "loss" has the shape \[1\]'),
@@ -128,6 +142,16 @@ class DeployTest(cluster.JobTest):
                                             "--iterations=2", "--cache_dir=none")
             self.assertEqual(status, 2, text)
             self.assertRegex(text, said)
+
+    def test_labels_that_are_cut_otherwise_than_they_can_be(self):
+        net = NET % {"source": self.path("db")}
+        self.write("cut.prototxt", net.replace('layer { name: "conv1"', '''layer { name: "cut" type: "Slice" bottom: "label" top: "a" top: "b"
+  slice_param { axis: 0 slice_point: 7 } }\nlayer { name: "conv1"''').replace(
+      'bottom: "label" top: "loss"', 'bottom: "b" top: "loss" loss_param { ignore_label: 3 }'))
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("cut.prototxt"), "--weights=" + self.weights,
+                                        "--iterations=2", "--cache_dir=none")
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, r'cut\.prototxt:\d+: layer "cut": slice_param')
 
     def test_labels_are_extracted_as_well(self):
         self.write("labelled.txt", "".join("%s %d\n" % (os.path.basename(image), i % 6) for i, image in enumerate(self.images)))

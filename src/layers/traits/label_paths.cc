@@ -4,7 +4,9 @@
 #include "proto/net_filter.h"
 
 #include <map>
+#include <numeric>
 #include <string>
+#include <utility>
 
 namespace hp {
 
@@ -35,6 +37,23 @@ std::vector<LabelPath> LabelPathsOf(const caffe::NetParameter& net, Phase phase,
     }
   }
   return paths;
+}
+
+StatusOr<std::vector<int64_t>> ElementsOf(const LabelPath& path, const caffe::NetParameter& net, const Shape& row,
+                                          const LayerTypes& types) {
+  std::vector<int64_t> dims = {1}, elements(row.count());
+  dims.insert(dims.end(), row.dims().begin(), row.dims().end());
+  std::iota(elements.begin(), elements.end(), 0);
+  Shape shape(std::move(dims));
+  for (const auto& [layer, top] : path.steps) {
+    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(net.layer(layer), types));
+    HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, traits.OutputShapes({shape}));
+    std::vector<int64_t> taken = traits.Elements(shape, top);
+    for (int64_t& element : taken) element = elements[element];
+    elements = std::move(taken);
+    shape = out[top];
+  }
+  return elements;
 }
 
 }  // namespace hp

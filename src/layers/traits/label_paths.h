@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/shape.h"
+#include "hp/status.h"
 #include "layers/traits/layer_types.h"
 #include "proto/phase.h"
 
@@ -39,5 +41,10 @@ struct LabelNumber {
 /// otherwise; in their order.
 /// @param net unfiltered, checked or not.
 std::vector<LabelPath> LabelPathsOf(const caffe::NetParameter& net, Phase phase, const LayerTypes& types);
+
+/// Which elements of a row of its source the labels are, in their order. @param row the shape of such a row.
+/// @return kInvalidArgument: a layer on the path can't take its shape (named).
+StatusOr<std::vector<int64_t>> ElementsOf(const LabelPath& path, const caffe::NetParameter& net, const Shape& row,
+                                          const LayerTypes& types);
 
 }  // namespace hp

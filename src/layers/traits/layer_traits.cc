@@ -97,6 +97,7 @@ bool LayerTraits::gradient_reads_input() const {
 bool LayerTraits::has_gradient() const { return type_->has_gradient; }
 bool LayerTraits::propagates() const { return type_->propagates; }
 bool LayerTraits::discards() const { return type_->discards; }
+bool LayerTraits::is_parameter() const { return type_->parameter; }
 bool LayerTraits::is_view() const { return type_->view; }
 size_t LayerTraits::label_bottom() const { return type_->label_bottom; }
 bool LayerTraits::may_read_labels() const { return type_->label_targets; }

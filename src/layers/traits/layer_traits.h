@@ -137,9 +137,11 @@ class LayerTraits {
   /// Whether gradients go through it to its bottoms. If not (Embed), it may learn, and what is below it learns nothing
   /// from what is above.
   bool propagates() const;
-  /// Whether it only says that nobody else reads its bottoms, labels or not, so that they are no outputs of the net
-  /// (Silence): it has no tops, computes nothing and is no entry of the graph.
+  /// Whether it computes nothing and is no entry of the graph: it says that nobody else reads its bottoms, labels or
+  /// not, so that they are no outputs of the net (Silence, HDF5Output), or it is a Parameter.
   bool discards() const;
+  /// Whether its top is a blob without rows, which its reader holds (net/plan/held_parameters.h).
+  bool is_parameter() const;
   /// Whether top 0 is a dense bottom 0 under another shape (Flatten): then it shares its memory and no op runs.
   bool is_view() const;
 

@@ -41,6 +41,7 @@ struct LayerType {
   bool has_gradient = true;    ///< LayerTraits::has_gradient
   bool propagates = true;      ///< LayerTraits::propagates
   bool discards = false;       ///< LayerTraits::discards
+  bool parameter = false;      ///< LayerTraits::is_parameter; then `discards`, too
   bool reads_labels = false;   ///< bottom `label_bottom` is labels
   bool label_targets = false;  ///< LayerTraits::may_read_labels
   bool fixed_targets = false;  ///< LayerTraits::has_fixed_targets

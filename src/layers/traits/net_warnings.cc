@@ -69,8 +69,10 @@ class LayerWarnings {
       Ignored("scale_param { bias_filler }", "there is no bias without bias_term: true");
     }
     if (layer_.type() == "HDF5Output") {
-      Say("model_test and hptest write \"" + layer_.hdf5_output_param().file_name() +
-          "\", with the batches that they evaluate; training writes nothing, where Caffe ends at the second batch");
+      Say("\"" + layer_.hdf5_output_param().file_name() +
+          "\" is written by model_test, hptest and hpextract, which evaluate phase TEST; training writes nothing, "
+          "where "
+          "Caffe ends at the second batch");
     }
     const caffe::EltwiseParameter& eltwise = layer_.eltwise_param();
     if (layer_.type() == "Eltwise" && eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::MAX) {

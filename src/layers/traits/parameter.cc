@@ -12,6 +12,7 @@ Shape ShapeOf(const caffe::LayerParameter& param) {
 
 Status CheckParameter(const caffe::LayerParameter& param) {
   const Shape shape = ShapeOf(param);
+  if (param.loss_weight_size() > 0) return LayerError(param, "a Parameter with a loss_weight is not supported");
   if (shape.rank() > 0 && shape.InBounds() && shape.count() > 0) return OkStatus();
   return LayerError(param, "parameter_param { shape } is [%s]; expected dims of at least 1", shape.ToString().c_str());
 }
@@ -34,7 +35,7 @@ LayerType ParameterType() {
           .fields = {"parameter_param"},
           .bottoms = {0, 0},
           .discards = true,
-          .small_blobs = true,
+          .parameter = true,
           .check = CheckParameter,
           .output_shapes = ParameterShapes,
           .most_blobs = 1,

@@ -13,6 +13,7 @@ namespace {
 struct Readers {
   bool as_classes = false, as_values = false;
   bool counted = false;  // some must know how many of a whole batch count
+  bool sampled = false;  // some draws a sample of classes with those of a whole batch
 };
 
 /// Whether the scores that a loss reads are a sample of the classes, which is drawn by the labels of a whole batch.
@@ -44,7 +45,7 @@ Readers ReadersOf(const caffe::NetParameter& net, const std::vector<int>& layers
     for (int bottom = 0; bottom < layer.bottom_size(); ++bottom) {
       if (layer.bottom(bottom) != name) continue;
       AddReader(types.Find(layer.type()), layer, bottom, &readers);
-      readers.counted |= readers.as_classes && ReadsSample(net, layers, layer, types);
+      readers.sampled |= readers.as_classes && ReadsSample(net, layers, layer, types);
     }
     if (std::find(layer.top().begin(), layer.top().end(), name) != layer.top().end()) break;
   }
@@ -52,6 +53,7 @@ Readers ReadersOf(const caffe::NetParameter& net, const std::vector<int>& layers
 }
 
 int RankOf(const Readers& readers, bool usual_place) {
+  if (readers.sampled) return 4;
   if (readers.counted) return 3;
   return readers.as_classes ? 2 : usual_place ? 1 : 0;
 }

@@ -60,7 +60,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     }
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*param, types));
     if (traits.discards()) {
-      HP_RETURN_IF_ERROR(param->top_size() > 0 ? parameters.Add(*param) : graph->Silence(traits));
+      HP_RETURN_IF_ERROR(traits.is_parameter() ? graph->AddParameter(*param, &parameters) : graph->Silence(traits));
       continue;
     }
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
@@ -73,7 +73,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(), phase.name().c_str());
   }
-  HP_RETURN_IF_ERROR(parameters.CheckAllRead());
+  HP_RETURN_IF_ERROR(parameters.CheckAllRead(phase));
   HP_RETURN_IF_ERROR(CheckSources(*graph->net_, phase, types));
   HP_RETURN_IF_ERROR(graph->FindShared());
   graph->HideSumsOfReadBlobs();
@@ -117,6 +117,14 @@ void NetGraph::MarkSource(int order) {
     blob.label = top.role == SourceTop::kLabels;
     if (!blob.label) blob.of_sample = top.role == SourceTop::kData ? 0 : others;
   }
+}
+
+Status NetGraph::AddParameter(const caffe::LayerParameter& layer, HeldParameters* parameters) {
+  if (const int* const latest = Latest(layer.top(0))) {
+    return InvalidArgument("layer \"%s\": top \"%s\" is already produced by layer \"%s\"", layer.name().c_str(),
+                           layer.top(0).c_str(), layers_[blobs_[*latest].producer].param->name().c_str());
+  }
+  return parameters->Add(layer);
 }
 
 Status NetGraph::Silence(const LayerTraits& traits) {

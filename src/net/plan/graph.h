@@ -18,6 +18,8 @@
 
 namespace hp {
 
+class HeldParameters;
+
 /// One tensor of the whole net. A name that layers overwrite in place stands for several blobs, one for each writer.
 struct GraphBlob {
   std::string name;            ///< as in the prototxt
@@ -164,6 +166,7 @@ class NetGraph {
 
  private:
   Status Silence(const LayerTraits& traits);
+  Status AddParameter(const caffe::LayerParameter& layer, HeldParameters* parameters);
   Status AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts);
   Status CheckHeld(const GraphLayer& layer, const std::vector<Shape>& in) const;
   int* Latest(const std::string& name);

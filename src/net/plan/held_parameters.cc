@@ -13,6 +13,36 @@ void LearnItself(int axes, caffe::FillerParameter* filler, Param* param) {
   filler->set_value(0);
 }
 
+/// What the layer with one bottom that stands in its place would take for its own.
+Status CheckReader(const caffe::LayerParameter& reader, const std::string& bottom) {
+  const int axis = reader.type() == "Scale" ? reader.scale_param().axis() : reader.bias_param().axis();
+  if (axis == 0) {
+    return InvalidArgument(
+        "layer \"%s\": axis: 0, so that bottom \"%s\", a Parameter, has a number for each row of a batch; expected "
+        "axis "
+        "1 or more",
+        reader.name().c_str(), bottom.c_str());
+  }
+  if (reader.scale_param().bias_term()) {
+    return InvalidArgument(
+        "layer \"%s\": scale_param { bias_term: true } with a Parameter for its second bottom is not supported; "
+        "expected "
+        "a layer of type Bias behind it",
+        reader.name().c_str());
+  }
+  if (reader.scale_param().has_filler() || reader.bias_param().has_filler() || reader.param_size() > 0 ||
+      reader.blobs_size() > 0) {
+    return InvalidArgument(
+        "layer \"%s\": has a filler, param or blobs, but no blob of its own; its second bottom is a Parameter, and "
+        "these "
+        "belong there",
+        reader.name().c_str());
+  }
+  if (reader.propagate_down_size() == 0 || reader.propagate_down_size() == 2) return OkStatus();
+  return InvalidArgument("layer \"%s\": has 2 bottoms and %d propagate_down values; expected none, or one for each",
+                         reader.name().c_str(), reader.propagate_down_size());
+}
+
 }  // namespace
 
 Status HeldParameters::Add(const caffe::LayerParameter& layer) {
@@ -34,6 +64,7 @@ StatusOr<std::unique_ptr<caffe::LayerParameter>> HeldParameters::Held(const caff
         "it, as its second bottom",
         reader.name().c_str(), bottom->c_str());
   }
+  HP_RETURN_IF_ERROR(CheckReader(reader, *bottom));
   if (!parameter.reader.empty()) {
     return InvalidArgument("layer \"%s\": bottom \"%s\" is read by layer \"%s\" as well; expected a Parameter for each",
                            reader.name().c_str(), bottom->c_str(), parameter.reader.c_str());
@@ -60,11 +91,14 @@ StatusOr<std::unique_ptr<caffe::LayerParameter>> HeldParameters::Held(const caff
   return held;
 }
 
-Status HeldParameters::CheckAllRead() const {
+Status HeldParameters::CheckAllRead(Phase phase) const {
   for (const auto& [top, parameter] : parameters_) {
     if (!parameter.reader.empty()) continue;
-    return InvalidArgument("layer \"%s\": no layer reads its top \"%s\"; expected a Scale or Bias that does",
-                           parameter.layer->name().c_str(), top.c_str());
+    return InvalidArgument(
+        "layer \"%s\": no layer of phase %s reads its top \"%s\"; expected a Scale or Bias that does, or the same "
+        "include "
+        "rules as it has",
+        parameter.layer->name().c_str(), phase.name().c_str(), top.c_str());
   }
   return OkStatus();
 }

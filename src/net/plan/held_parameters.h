@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
+#include "proto/phase.h"
 
 #include <map>
 #include <memory>
@@ -17,10 +18,10 @@ class HeldParameters {
   Status Add(const caffe::LayerParameter& layer);
   /// @return `reader` with the blob in the place of its second bottom, and the name, blobs and factors of the
   /// Parameter; null: it reads none. kInvalidArgument, naming the reader: it is of another type, reads it as another
-  /// bottom, or is not the only one.
+  /// bottom, has blobs of its own, or is not the only one.
   StatusOr<std::unique_ptr<caffe::LayerParameter>> Held(const caffe::LayerParameter& reader);
-  /// @return kInvalidArgument, naming a Parameter that no layer reads.
-  Status CheckAllRead() const;
+  /// @return kInvalidArgument, naming a Parameter that no layer of the phase reads.
+  Status CheckAllRead(Phase phase) const;
 
  private:
   struct Parameter {

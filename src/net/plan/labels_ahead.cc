@@ -1,5 +1,7 @@
 #include "net/plan/labels_ahead.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -31,21 +33,13 @@ const SourceTop& TopOf(const NetGraph& graph, const LabelPath& path) {
                        [&](const SourceTop& top) { return path.source == std::pair(top.layer, top.top); });
 }
 
+/// The graph's shapes have been checked, so the path fits.
 std::vector<int64_t> ColumnsAt(const NetGraph& graph, const LabelPath& path, const SampleShape& sample) {
-  const Shape& of_sample = graph.RowOf(TopOf(graph, path), sample);
-  std::vector<int64_t> columns = Consecutive(FirstColumnOf(graph, path.source, sample), of_sample.count());
-  std::vector<int64_t> dims = {1};
-  dims.insert(dims.end(), of_sample.dims().begin(), of_sample.dims().end());
-  Shape shape(std::move(dims));
-  for (const auto& [layer, top] : path.steps) {
-    const auto entry = std::find_if(graph.layers().begin(), graph.layers().end(),
-                                    [layer = layer](const GraphLayer& l) { return l.order == layer; });
-    std::vector<int64_t> taken = entry->traits.Elements(shape, top);
-    for (int64_t& element : taken) element = columns[element];
-    columns = std::move(taken);
-    shape = (*entry->traits.OutputShapes({shape}))[top];
-  }
-  return columns;
+  const Shape& row = graph.RowOf(TopOf(graph, path), sample);
+  StatusOr<std::vector<int64_t>> columns = ElementsOf(path, graph.net(), row, LayerTypes::BuiltIn());
+  CHECK(columns.ok()) << columns.status();
+  for (int64_t& column : *columns) column += FirstColumnOf(graph, path.source, sample);
+  return *std::move(columns);
 }
 
 }  // namespace

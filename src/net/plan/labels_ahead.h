@@ -16,7 +16,8 @@ namespace hp {
 // labels, such as one for each pixel, are as large as images and stay with them on the nodes that read the samples.
 
 /// The numbers of a phase: the first of the blob of labels (BatchContext::batch_labels), the others of what layers
-/// count besides (GraphLayer::label_number). @param sample that the graph's sources yield.
+/// count besides (GraphLayer::label_number). @param sample that the graph's sources yield, and its layers can take
+/// (NetGraph::Shapes), here and below.
 std::vector<LabelNumber> LabelNumbersOf(const NetGraph& graph, const SampleShape& sample);
 /// How many labels a row has.
 int64_t LabelsOfRow(const NetGraph& graph, const SampleShape& sample);

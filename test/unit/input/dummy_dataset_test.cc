@@ -7,17 +7,21 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace hp {
 namespace {
 
 using testing::HasSubstr;
 
-StatusOr<std::unique_ptr<Dataset>> OpenDummy(const std::string& tops, const std::string& param) {
+/// @param labels of a row of top 1, that are classes.
+StatusOr<std::unique_ptr<Dataset>> OpenDummy(const std::string& tops, const std::string& param,
+                                             std::set<int64_t> labels = {0}) {
   caffe::LayerParameter layer;
   const std::string text = "name: 'data' type: 'DummyData' " + tops + " dummy_data_param { " + param + " }";
   CHECK(google::protobuf::TextFormat::ParseFromString(text, &layer));
-  return DummyDataset::Open(layer, {1}, {});
+  return DummyDataset::Open(layer, {{1, std::move(labels)}}, {});
 }
 
 std::unique_ptr<Dataset> Opened(const std::string& param) {
@@ -89,9 +93,10 @@ TEST(DummyDataset, RandomRecordsDifferAndAreTheSameEachTime) {
 }
 
 TEST(DummyDataset, SeveralLabelsInARow) {
-  const auto dataset = Opened(
+  const std::string shapes =
       "shape { dim: 4 dim: 2 dim: 3 dim: 3 } shape { dim: 4 dim: 1 dim: 3 dim: 3 } data_filler { } "
-      "data_filler { type: 'uniform' min: 0 max: 2.999 }");
+      "data_filler { type: 'uniform' min: 0 max: 2.999 }";
+  const auto dataset = *OpenDummy("top: 'x' top: 'label'", shapes, {0, 1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(dataset->top_shape(1), (Shape{1, 3, 3}));
   std::set<float> seen;
   std::vector<float> labels(9), again(9), first(9);
@@ -105,6 +110,10 @@ TEST(DummyDataset, SeveralLabelsInARow) {
   EXPECT_EQ(seen, (std::set<float>{0, 1, 2}));
   EXPECT_NE(labels, first);
   EXPECT_EQ(Opened(kShapes)->top_shape(1), Shape());
+  std::vector<float> some(9);
+  ASSERT_TRUE((*OpenDummy("top: 'x' top: 'label'", shapes, {2}))->ReadTop(0, 1, {}, some.data()).ok());
+  EXPECT_EQ(some[2], first[2]) << "a class";
+  EXPECT_NE(some[1], std::trunc(some[1])) << "another number of the row";
 }
 
 // Targets of a regression, say.

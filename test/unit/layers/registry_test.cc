@@ -174,7 +174,7 @@ TEST(Registry, EveryRowIsWhole) {
     EXPECT_EQ(type.split_outputs != nullptr, type.channel_use == ChannelUse::kSplitOutput);
     EXPECT_EQ(type.batch_size != nullptr, source);
     EXPECT_EQ(OpFactories::BuiltIn().Has(type.name), !source && !type.discards) << "what makes its op";
-    EXPECT_EQ(type.tops.most == 0 || type.name == std::string("Parameter"), type.discards);
+    EXPECT_EQ(type.tops.most == 0 || type.parameter, type.discards);
     EXPECT_EQ(FindCaffeType(type.name)->source, source);
     EXPECT_EQ(FindCaffeType(type.name)->parameters, type.most_blobs > 0);
   }

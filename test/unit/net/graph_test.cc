@@ -204,7 +204,19 @@ TEST(Graph, AParameterIsHeldByItsReader) {
   EXPECT_FALSE(layer.learns);
   const std::string net = kData + kConv + parameter;
   EXPECT_EQ(ErrorOf(net + loss), "layer \"l\": bottom \"y\" is not produced by any earlier layer");
-  EXPECT_EQ(ErrorOf(net), "layer \"p\": no layer reads its top \"q\"; expected a Scale or Bias that does");
+  EXPECT_THAT(ErrorOf(net), HasSubstr("layer \"p\": no layer of phase TRAIN reads its top \"q\"; expected a Scale"));
+  EXPECT_THAT(
+      ErrorOf(kData + kConv + "layer { name: 'p' type: 'Parameter' top: 'conv' parameter_param { shape { dim: 6 } } }"),
+      HasSubstr("top \"conv\" is already produced by layer \"conv\""));
+  const auto scale = [&](const std::string& fields) {
+    return ErrorOf(net + "layer { name: 's' type: 'Scale' bottom: 'conv' bottom: 'q' top: 'y' " + fields + " }");
+  };
+  EXPECT_THAT(scale("scale_param { bias_term: true }"),
+              HasSubstr("layer \"s\": scale_param { bias_term: true } with a"));
+  EXPECT_THAT(scale("scale_param { axis: 0 }"), HasSubstr("has a number for each row of a batch; expected axis 1"));
+  EXPECT_THAT(scale("param { lr_mult: 0 }"), HasSubstr("has a filler, param or blobs, but no blob of its own"));
+  EXPECT_THAT(scale("scale_param { filler { value: 1 } }"), HasSubstr("has a filler, param or blobs"));
+  EXPECT_THAT(scale("propagate_down: true"), HasSubstr("has 2 bottoms and 1 propagate_down values"));
   EXPECT_EQ(ErrorOf(net + bias + "layer { name: 's' type: 'Scale' bottom: 'y' bottom: 'q' top: 'z' }"),
             "layer \"s\": bottom \"q\" is read by layer \"b\" as well; expected a Parameter for each");
   EXPECT_EQ(
