@@ -44,16 +44,18 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Pha
   input->max_bad_records_ = options.max_bad_records;
   HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
+  // Also those of Caffe's types that are not supported, which say why.
+  for (const SourceTop& top : tops) HP_RETURN_IF_ERROR(LayerTraits::Create(net.layer(top.layer), types).status());
   for (const int layer : LayersOf(net, phase)) {
     if (!types.IsDataset(net.layer(layer))) continue;
     HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), ClassesOf(net, layer, phase, types), options));
   }
   if (input->sources_.empty()) {
-    for (const SourceTop& top : tops) {
+    if (!tops.empty()) {
       return InvalidArgument(
           "layer \"%s\": an Input layer, whose blobs a program fills, in phase %s; expected a layer that reads records "
           "(Data, ImageData, HDF5Data, DummyData)",
-          net.layer(top.layer).name().c_str(), phase.name().c_str());
+          net.layer(tops[0].layer).name().c_str(), phase.name().c_str());
     }
     return InvalidArgument(
         "net \"%s\" has no layer that reads records in phase %s; expected a Data, ImageData, "

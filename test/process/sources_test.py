@@ -416,6 +416,11 @@ layer { name: "accuracy" """
         self.make_job(iterations=20, net=net_with([given, ""]))
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.refused(r'net\.prototxt:\d+: layer "in": an Input layer, whose blobs a program fills, in phase TRAIN; expected')
+        memory = 'layer { name: "more" type: "MemoryData" top: "x" top: "y" memory_data_param { batch_size: 12 channels: 1 height: 2 width: 2 } }'
+        for layers in (memory, memory.replace('"x" top: "y"', '"data" top: "label"')):
+            sources = [DummyDataTest.LAYER % ("TRAIN", 3.9) + layers if '"x"' in layers else layers, ""]
+            self.make_job(iterations=20, net=net_with(sources))
+            self.refused(r'net\.prototxt:\d+: layer "more": type MemoryData is a Caffe layer that hpnode does not support')
 
     def test_batches_that_differ(self):
         net = self.net("data label", "odd place")
