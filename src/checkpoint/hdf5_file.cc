@@ -6,6 +6,7 @@
 #include "base/input_file.h"
 
 #include "hdf5/hdf5_handle.h"
+#include "hdf5/hdf5_rows.h"
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,19 +41,13 @@ class WithoutHdf5 {
 
 // --- Writing
 
-Status WriteError(const std::string& path) {
-  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-    return ResourceExhausted("%s: cannot write: %s", path.c_str(), strerror(errno));
-  return InvalidArgument("%s: cannot write: %s", path.c_str(), errno == 0 ? "HDF5 error" : strerror(errno));
-}
-
 class Writer {
  public:
   Writer(const Hdf5Api& api, const std::string& path)
       : api_(api), path_(path), file_(api.create_file(path.c_str(), 0x0002u, 0, 0), api.close_file) {}  // H5F_ACC_TRUNC
 
   bool ok() const { return file_.ok(); }
-  Status Error() const { return WriteError(path_); }
+  Status Error() const { return Hdf5WriteError(path_); }
   hid_t file() const { return file_.id(); }
   Status Close() { return file_.Close() ? OkStatus() : Error(); }
 
@@ -111,17 +106,7 @@ class Writer {
         HP_RETURN_IF_ERROR(blob.source(row * row_bytes, piece));
       }
       if (dims.empty()) return WriteAll(set, reinterpret_cast<const float*>(room.data()));
-      std::vector<hsize_t> start(dims.size(), 0), extent = dims;
-      start[0] = row;
-      extent[0] = some;
-      const Hdf5Handle memory(api_.create_space(static_cast<int>(dims.size()), extent.data(), nullptr),
-                              api_.close_space);
-      const Hdf5Handle target(api_.space_of(set), api_.close_space);
-      if (!memory.ok() || !target.ok() ||
-          api_.select(target.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
-          api_.write(set, api_.native_float, memory.id(), target.id(), 0, room.data()) < 0) {
-        return Error();
-      }
+      if (!WriteHdf5Rows(api_, set, dims, row, some, reinterpret_cast<const float*>(room.data()))) return Error();
     }
     return OkStatus();
   }

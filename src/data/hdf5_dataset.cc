@@ -8,6 +8,7 @@
 #include "proto/caffe.pb.h"
 
 #include "hdf5/hdf5_handle.h"
+#include "hdf5/hdf5_rows.h"
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,15 +44,7 @@ class Hdf5Dataset::Rows {
   const std::vector<hsize_t>& dims() const { return dims_; }  ///< [rows, ...]; empty: a scalar
   /// Reads rows [first, first + count) as values of `type`. @return false: the library cannot.
   bool Read(int64_t first, int64_t count, hid_t type, void* out) const {
-    std::vector<hsize_t> start(dims_.size(), 0), extent = dims_;
-    start[0] = static_cast<hsize_t>(first);
-    extent[0] = static_cast<hsize_t>(count);
-    const Hdf5Handle memory(api_.create_space(static_cast<int>(extent.size()), extent.data(), nullptr),
-                            api_.close_space);
-    const Hdf5Handle source(api_.space_of(set_.id()), api_.close_space);
-    return memory.ok() && source.ok() &&
-           api_.select(source.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) >= 0 &&
-           api_.read(set_.id(), type, memory.id(), source.id(), 0, out) >= 0;
+    return ReadHdf5Rows(api_, set_.id(), dims_, first, count, type, out);
   }
   std::string ShapeText() const {
     std::string text;

@@ -1,14 +1,12 @@
 // The library is held for one call at a time, since readers of other files use it meanwhile.
 #include "data/hdf5_rows_file.h"
 
-#include "base/format.h"
-
 #include "hdf5/hdf5_handle.h"
+#include "hdf5/hdf5_rows.h"
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <optional>
 
@@ -36,7 +34,7 @@ class RowsFile final : public Hdf5RowsFile {
     file_.emplace(api_.create_file(temporary_.c_str(), 0x0002u, 0, 0), api_.close_file);  // H5F_ACC_TRUNC
     if (!file_->ok()) return Error();
     for (const Set& set : sets_) {
-      const std::vector<hsize_t> dims = DimsOf(set, rows_);
+      const std::vector<hsize_t> dims = DimsOf(set);
       const Hdf5Handle space(api_.create_space(static_cast<int>(dims.size()), dims.data(), nullptr), api_.close_space);
       if (!space.ok()) return Error();
       open_.emplace_back(api_.create_dataset(file_->id(), set.name.c_str(), api_.native_float, space.id(), 0, 0, 0),
@@ -47,18 +45,11 @@ class RowsFile final : public Hdf5RowsFile {
   }
 
   Status Put(size_t set, int64_t first_row, std::span<const float> values) override {
-    const std::vector<hsize_t> some = DimsOf(sets_[set], std::ssize(values) / sets_[set].row.count());
-    std::vector<hsize_t> start(some.size(), 0);
-    start[0] = static_cast<hsize_t>(first_row);
+    const int64_t count = std::ssize(values) / sets_[set].row.count();
     MutexLock lock(Hdf5Mutex());
     errno = 0;
-    const Hdf5Handle memory(api_.create_space(static_cast<int>(some.size()), some.data(), nullptr), api_.close_space);
-    const Hdf5Handle target(api_.space_of(open_[set].id()), api_.close_space);
-    const bool written =
-        memory.ok() && target.ok() &&
-        api_.select(target.id(), H5S_SELECT_SET, start.data(), nullptr, some.data(), nullptr) >= 0 &&
-        api_.write(open_[set].id(), api_.native_float, memory.id(), target.id(), 0, values.data()) >= 0;
-    return written ? OkStatus() : Error();
+    const std::vector<hsize_t> dims = DimsOf(sets_[set]);
+    return WriteHdf5Rows(api_, open_[set].id(), dims, first_row, count, values.data()) ? OkStatus() : Error();
   }
 
   Status Finish() override {
@@ -72,16 +63,12 @@ class RowsFile final : public Hdf5RowsFile {
   }
 
  private:
-  static std::vector<hsize_t> DimsOf(const Set& set, int64_t rows) {
-    std::vector<hsize_t> dims = {static_cast<hsize_t>(rows)};
+  std::vector<hsize_t> DimsOf(const Set& set) const {
+    std::vector<hsize_t> dims = {static_cast<hsize_t>(rows_)};
     dims.insert(dims.end(), set.row.dims().begin(), set.row.dims().end());
     return dims;
   }
-  Status Error() const {
-    const std::string why = Format("%s: cannot write: %s", path_.c_str(), errno == 0 ? "HDF5 error" : strerror(errno));
-    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return ResourceExhausted("%s", why.c_str());
-    return InvalidArgument("%s", why.c_str());
-  }
+  Status Error() const { return Hdf5WriteError(path_); }
 
   const Hdf5Api& api_;
   const std::string path_, temporary_;

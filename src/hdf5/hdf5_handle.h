@@ -10,7 +10,8 @@
 
 namespace hp {
 
-/// To be held by whoever calls the library, for as long as it has handles: Debian's build is not thread-safe.
+/// To be held by whoever calls the library, while it does: Debian's build is not thread-safe. Handles may stay open
+/// between calls.
 Mutex* Hdf5Mutex();
 
 /// LoadHdf5, with the library's opinions of errors kept off stderr, and errno 0. Under Hdf5Mutex.
