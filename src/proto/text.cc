@@ -81,7 +81,7 @@ Status ReadPlacedText(const std::string& path, google::protobuf::Message* messag
 Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* places, caffe::NetParameter* net) {
   HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net));
   if (!upgrade.forms.empty()) {
-    LOG(INFO) << path << " is in an old form of Caffe's, and is read as today's: it has " << Join(upgrade.forms, "; ");
+    LOG(INFO) << path << " is read as the same net in today's form: it has " << Join(upgrade.forms, "; ");
   }
   std::function<int(int)> line_of;
   if (places != nullptr) line_of = [&](int layer) { return LineOf(upgrade.origins[layer], *places); };

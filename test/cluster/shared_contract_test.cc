@@ -195,6 +195,42 @@ TEST_F(SharedContractTest, WeightsAreReadByAnyName) {
   EXPECT_EQ(trained().at("again1.0"), left) << "of two the last of the net, as Caffe reads them one after the other";
 }
 
+/// A convolution and a deconvolution of two bottoms each. @param apart with a layer for each bottom.
+std::string WithPairsOfBottoms(bool apart) {
+  const auto pair = [&](const std::string& name, const std::string& type, const std::string& fields) {
+    const std::string below = name == "conv" ? "" : "conv_", specs = " param { name: '" + name + "_w' lr_mult: 2 } ";
+    const auto one = [&](const std::string& side, const std::string& own_name) {
+      return Layer(own_name, type, below + side, specs + "param { name: '" + name + "_b' } " + fields,
+                   name + "_" + side);
+    };
+    if (apart) return one("left", name) + one("right", name + "_p");
+    const std::string tops = name + "_left' top: '" + name + "_right";
+    return Layer(name, type, below + "left' bottom: '" + below + "right", "param { lr_mult: 2 } " + fields, tops);
+  };
+  return "layer { name: 'pair' type: 'Slice' bottom: 'data' top: 'left' top: 'right' top: 'rest' slice_param { axis: 1 "
+         "} }\nlayer { name: 'unused' type: 'Silence' bottom: 'rest' }\n" +
+         pair("conv", "Convolution",
+              "convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } }") +
+         pair("up", "Deconvolution",
+              "convolution_param { num_output: 3 kernel_size: 2 stride: 2 weight_filler { type: 'xavier' } }") +
+         Layer("apart", "Eltwise", "up_left' bottom: 'up_right", "eltwise_param { coeff: 1 coeff: -0.5 }") +
+         Product("ip1", "apart", 20, "") + Layer("relu", "ReLU", "ip1", "", "ip1") + Product("ip2", "ip1", 5, "") +
+         Layer("loss", "SoftmaxWithLoss", "ip2' bottom: 'label", "");
+}
+
+TEST_F(SharedContractTest, ConvolutionsOfSeveralBottoms) {
+  const std::string solver = SolverOf(WithPairsOfBottoms(false), "");
+  ClusterSpec shards = Table(1, {2}, 2, 1, true), served = Served(1, Table(2, {2}, 2, 0, false));
+  shards.ends = served.ends = {"apart"};
+  Check(solver, {Nodes(2, {}, 3), shards, served});
+  const ClusterResult together = TrainCluster(ClusterSpec(), solver);
+  const ClusterResult apart = TrainCluster(ClusterSpec(), SolverOf(WithPairsOfBottoms(true), ""));
+  ASSERT_TRUE(together.status.ok() && apart.status.ok()) << together.status << apart.status;
+  EXPECT_EQ(together.losses, apart.losses);
+  EXPECT_EQ(together.params.at("conv.0"), apart.params.at("conv.0"));
+  EXPECT_EQ(together.params.at("up.1"), apart.params.at("up.1"));
+}
+
 TEST_F(SharedContractTest, LayersOfTwoStagesAreRefused) {
   ClusterSpec table = Table(1, {1}, 1, 0, false);
   table.fc_starts = {"ip1_p"};
