@@ -22,6 +22,10 @@ bool SumsOverBatch(const caffe::LayerParameter& param) { return param.reduction_
 StatusOr<std::vector<Shape>> ReductionShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   if (SumsOverBatch(param)) return std::vector<Shape>{{1}};
   const int given = param.reduction_param().axis(), axis = in[0].CanonicalAxis(given);
+  if (axis == 0) {
+    return LayerError(param, "reduction_param { axis: %d } is axis 0 of bottom shape [%s]; expected axis: 0", given,
+                      in[0].ToString().c_str());
+  }
   if (axis < 1 || axis >= in[0].rank()) {
     return LayerError(param, "reduction_param { axis: %d } does not fit bottom shape [%s]; expected 0 to %d", given,
                       in[0].ToString().c_str(), in[0].rank() - 1);

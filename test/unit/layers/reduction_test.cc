@@ -151,7 +151,9 @@ TEST(Reduction, RefusesAxesThatAreNotThere) {
   };
   EXPECT_EQ(error("axis: 3"),
             "layer \"r\": reduction_param { axis: 3 } does not fit bottom shape [4 10 2]; expected 0 to 2");
-  EXPECT_NE(error("axis: -3"), "") << "the batch by another name, which not every shape has there";
+  EXPECT_EQ(error("axis: -3"),
+            "layer \"r\": reduction_param { axis: -3 } is axis 0 of bottom shape [4 10 2]; expected axis: 0")
+      << "the batch by another name, which not every shape has there";
   EXPECT_EQ(CreateError(R"(name: "r" type: "Reduction" bottom: "x" top: "y" reduction_param { coeff: inf })"),
             "layer \"r\": reduction_param { coeff: inf }: expected a finite number");
 }
