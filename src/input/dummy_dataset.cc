@@ -21,7 +21,7 @@ constexpr int64_t kElementsAtATime = 4096;
 }  // namespace
 
 StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParameter& layer,
-                                                      std::map<int, std::set<int64_t>> classes,
+                                                      std::map<int, std::vector<int64_t>> classes,
                                                       const DatasetOptions& options) {
   HP_RETURN_IF_ERROR(LayerTraits::Create(layer, LayerTypes::BuiltIn()).status());
   auto dataset = std::unique_ptr<DummyDataset>(new DummyDataset(layer, std::move(classes)));

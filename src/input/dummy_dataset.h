@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,11 +21,11 @@ class DummyDataset : public DatumDataset {
  public:
   static constexpr int64_t kRecords = int64_t{1} << 40;  ///< more than a training visits
 
-  /// @param classes by top, which numbers of a row are classes: these are cut to integers, as Caffe's losses cut
-  /// theirs.
+  /// @param classes by top, which numbers of a row are classes, some perhaps twice: these are cut to integers, as
+  /// Caffe's losses cut theirs.
   /// @return kInvalidArgument: the layer's shapes or fillers are wrong, as its traits say.
   static StatusOr<std::unique_ptr<Dataset>> Open(const caffe::LayerParameter& layer,
-                                                 std::map<int, std::set<int64_t>> classes,
+                                                 std::map<int, std::vector<int64_t>> classes,
                                                  const DatasetOptions& options);
 
   int64_t size() const override { return kRecords; }
@@ -39,12 +38,12 @@ class DummyDataset : public DatumDataset {
   Status CheckUnchanged() override { return OkStatus(); }
 
  private:
-  DummyDataset(const caffe::LayerParameter& layer, std::map<int, std::set<int64_t>> classes)
+  DummyDataset(const caffe::LayerParameter& layer, std::map<int, std::vector<int64_t>> classes)
       : DatumDataset(layer.name()), layer_(layer), classes_(std::move(classes)) {}
   Status FillRow(int64_t record, int top, float* out) const;
 
   const caffe::LayerParameter layer_;
-  const std::map<int, std::set<int64_t>> classes_;
+  const std::map<int, std::vector<int64_t>> classes_;
   std::vector<Shape> shapes_;  ///< [batch, ...] by top
 };
 

@@ -20,9 +20,9 @@ namespace hp {
 namespace {
 
 /// By top of a DummyData layer, which numbers of a row are classes to some loss. What does not fit is named later.
-std::map<int, std::set<int64_t>> ClassesOf(const caffe::NetParameter& net, int layer, Phase phase,
-                                           const LayerTypes& types) {
-  std::map<int, std::set<int64_t>> classes;
+std::map<int, std::vector<int64_t>> ClassesOf(const caffe::NetParameter& net, int layer, Phase phase,
+                                              const LayerTypes& types) {
+  std::map<int, std::vector<int64_t>> classes;
   if (net.layer(layer).type() != "DummyData") return classes;
   for (const LabelPath& path : LabelPathsOf(net, phase, types)) {
     if (!path.classes || path.source.first != layer) continue;
@@ -30,7 +30,8 @@ std::map<int, std::set<int64_t>> ClassesOf(const caffe::NetParameter& net, int l
     if (!shape.ok()) continue;
     const Shape row(std::vector<int64_t>(shape->dims().begin() + 1, shape->dims().end()));
     const StatusOr<std::vector<int64_t>> elements = ElementsOf(path, net, row, types);
-    if (elements.ok()) classes[path.source.second].insert(elements->begin(), elements->end());
+    std::vector<int64_t>& of_top = classes[path.source.second];
+    if (elements.ok()) of_top.insert(of_top.end(), elements->begin(), elements->end());
   }
   return classes;
 }
@@ -66,7 +67,7 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Pha
   return input;
 }
 
-Status Input::OpenSource(const caffe::LayerParameter& layer, std::map<int, std::set<int64_t>> classes,
+Status Input::OpenSource(const caffe::LayerParameter& layer, std::map<int, std::vector<int64_t>> classes,
                          const InputOptions& input_options) {
   Source source;
   source.layer = layer;

@@ -14,7 +14,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -107,7 +106,7 @@ class Input {
   };
 
   Input() = default;
-  Status OpenSource(const caffe::LayerParameter& layer, std::map<int, std::set<int64_t>> classes,
+  Status OpenSource(const caffe::LayerParameter& layer, std::map<int, std::vector<int64_t>> classes,
                     const InputOptions& options);
   Status LayOut(const std::vector<SourceTop>& tops);
   /// Of a row of a top, as it is read.

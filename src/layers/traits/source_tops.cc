@@ -84,13 +84,13 @@ std::vector<SourceTop> SourceTopsOf(const caffe::NetParameter& net, Phase phase,
     const auto source = std::find_if(
         tops.begin(), tops.end(), [&](const SourceTop& top) { return path.source == std::pair(top.layer, top.top); });
     source->goes_ahead = true;
-    source->names_classes |= path.classes;
   }
   if (rank > 0 && tops.size() > 1) tops[labels].role = SourceTop::kLabels;
+  int others = -1;  // the first of them is the data
   for (SourceTop& top : tops) {
     if (top.role == SourceTop::kLabels) continue;
-    top.role = SourceTop::kData;
-    break;
+    top.other = others++;
+    if (top.other < 0) top.role = SourceTop::kData;
   }
   return tops;
 }

@@ -22,7 +22,7 @@ struct SourceTop {
   int layer = 0;  ///< index in the net
   int top = 0;
   Role role = kData;
-  bool names_classes = false;   ///< some layer takes them, or some of them, for classes (LabelPathsOf)
+  int other = -1;               ///< kOther: index in SampleShape::others
   bool goes_ahead = false;      ///< layers take it for classes or count it (LabelPathsOf); it is told ahead
   bool read_as_values = false;  ///< kLabels: some layer does not take them as labels
 };

@@ -1,6 +1,7 @@
 // Layers are added in the order of the prototxt, so a bottom is whatever blob was the latest of its name: Caffe's rule.
-// An in-place layer makes a new blob of the same name, whose memory is decided later. Then gradients are marked
-// (graph_gradients.cc).
+// An in-place layer makes a new blob of the same name, whose memory is decided later. Which labels
+// a layer reads is found in graph_labels.cc, shapes are worked out in graph_shapes.cc; gradients are marked when all
+// layers are there (graph_gradients.cc).
 #include "net/plan/graph.h"
 
 #include "net/plan/held_parameters.h"
@@ -53,10 +54,10 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   for (int i = 0; i < graph->net_->layer_size(); ++i) {
     const caffe::LayerParameter* param = &graph->net_->layer(i);
     if (!LayerIsIn(*param, StateOf(*graph->net_, phase))) continue;
-    HP_ASSIGN_OR_RETURN(std::unique_ptr<caffe::LayerParameter> held, parameters.Held(*param));
-    if (held != nullptr) {
-      graph->own_params_.push_back(std::move(held));
-      param = graph->own_params_.back().get();
+    HP_ASSIGN_OR_RETURN(HeldParameters::Holder holder, parameters.HolderOf(*param));
+    if (holder.layer != nullptr) {
+      param = holder.layer.get();
+      graph->own_params_.push_back(std::move(holder.layer));
     }
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*param, types));
     if (traits.discards()) {
@@ -64,7 +65,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
       continue;
     }
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
-    graph->layers_.back().holds_parameter = param != &graph->net_->layer(i);
+    graph->layers_.back().parameter = holder.parameter;
     if (traits.is_source()) graph->AddLabelValues();
     if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
@@ -109,13 +110,11 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
 
 // What the tops of the latest layer, a source, are of a sample.
 void NetGraph::MarkSource(int order) {
-  int others = 0;
   for (const SourceTop& top : source_tops_) {
-    if (top.role == SourceTop::kOther) ++others;
     if (top.layer != order) continue;
     GraphBlob& blob = blobs_[layers_.back().tops[top.top]];
     blob.label = top.role == SourceTop::kLabels;
-    if (!blob.label) blob.of_sample = top.role == SourceTop::kData ? 0 : others;
+    if (!blob.label) blob.of_sample = 1 + top.other;
   }
 }
 
@@ -200,44 +199,6 @@ Status NetGraph::AddTops(GraphLayer* entry) {
 
 // As Caffe does: the loss counts, and is no output of the net.
 void NetGraph::AddAutomaticTop(GraphLayer* entry) { blobs_[AddBlob("(automatic)", 0, entry)].automatic = true; }
-
-// How many labels of a whole batch count must be known before all of it has come.
-Status NetGraph::FindLabels(GraphLayer* entry) {
-  const LayerTraits& traits = entry->traits;
-  if (!traits.reads_labels() && !traits.may_read_labels()) return OkStatus();
-  const GraphBlob& labels = blobs_[entry->bottoms[traits.label_bottom()]];
-  entry->label_targets = traits.may_read_labels() && labels.label;
-  entry->tensor_labels = traits.reads_labels() && !labels.label;
-  const auto path = std::find_if(label_paths_.begin(), label_paths_.end(),
-                                 [&](const LabelPath& candidate) { return candidate.reader == entry->order; });
-  if (path != label_paths_.end()) entry->label_path = static_cast<int>(path - label_paths_.begin());
-  if (!traits.needs_batch_labels()) return OkStatus();
-  if (path == label_paths_.end()) {
-    return InvalidArgument(
-        "layer \"%s\": its labels, bottom \"%s\", are computed, so that nobody knows ahead how many of a batch are not "
-        "ignored; expected labels of a source, whole or cut by Slice and Reshape, or normalization: BATCH_SIZE, FULL "
-        "or NONE",
-        traits.name().c_str(), labels.name.c_str());
-  }
-  entry->label_number = NumberOf({entry->label_path, traits.ignore_label()});
-  return OkStatus();
-}
-
-int NetGraph::NumberOf(CountedLabels counted) {
-  const LabelPath& path = label_paths_[counted.path];
-  const bool all_of_labels = path.classes && path.steps.empty() &&
-                             std::any_of(source_tops_.begin(), source_tops_.end(), [&](const SourceTop& top) {
-                               return top.role == SourceTop::kLabels && path.source == std::pair(top.layer, top.top);
-                             });
-  if (all_of_labels && counted_labels_[0].path < 0) counted_labels_[0] = counted;
-  const auto same = [&](const CountedLabels& other) {
-    return other.path >= 0 && label_paths_[other.path].SameLabels(path) && other.ignore_label == counted.ignore_label;
-  };
-  const auto found = std::find_if(counted_labels_.begin(), counted_labels_.end(), same);
-  const int number = static_cast<int>(found - counted_labels_.begin());
-  if (found == counted_labels_.end()) counted_labels_.push_back(counted);
-  return number;
-}
 
 namespace {
 
@@ -384,80 +345,6 @@ int64_t NetGraph::batch_size() const {
   const auto source =
       std::find_if(layers_.begin(), layers_.end(), [](const GraphLayer& layer) { return layer.source; });
   return source == layers_.end() ? 0 : std::max<int64_t>(0, source->traits.batch_size());
-}
-
-namespace {
-
-Shape TopShape(int64_t rows, const Shape& of_sample) {
-  std::vector<int64_t> dims = {rows};
-  dims.insert(dims.end(), of_sample.dims().begin(), of_sample.dims().end());
-  return Shape(std::move(dims));
-}
-
-}  // namespace
-
-const Shape& NetGraph::RowOf(const SourceTop& top, const SampleShape& sample) const {
-  if (top.role == SourceTop::kLabels) return sample.label;
-  if (top.role == SourceTop::kData) return sample.data;
-  const auto index = std::count_if(source_tops_.data(), &top,
-                                   [](const SourceTop& before) { return before.role == SourceTop::kOther; });
-  return sample.others[index];
-}
-
-StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t rows) const {
-  const auto others = std::count_if(source_tops_.begin(), source_tops_.end(),
-                                    [](const SourceTop& top) { return top.role == SourceTop::kOther; });
-  if (others != std::ssize(sample.others)) {
-    return InvalidArgument("a sample is %s; expected %lld shape(s) beside those of its data and labels",
-                           sample.ToString().c_str(), static_cast<long long>(others));
-  }
-  std::vector<Shape> shapes(blobs_.size());
-  for (const GraphLayer& layer : layers_) {
-    if (layer.source) {
-      for (const SourceTop& top : source_tops_) {
-        if (top.layer != layer.order) continue;
-        const int blob = layer.tops[top.top];
-        const Shape& of_sample = RowOf(top, sample);
-        shapes[blob] = TopShape(rows, of_sample);
-        if (shapes[blob].InBounds()) continue;
-        return InvalidArgument("layer \"%s\": %lld samples of shape [%s] are too large; expected at most %lld elements",
-                               layer.traits.name().c_str(), static_cast<long long>(rows), of_sample.ToString().c_str(),
-                               static_cast<long long>(Shape::kMaxElements));
-      }
-      continue;
-    }
-    std::vector<Shape> in;
-    for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
-    if (layer.piece == GraphLayer::kSum) {
-      shapes[layer.tops[0]] = in[0];
-      continue;
-    }
-    if (layer.piece == GraphLayer::kMerged) {
-      shapes[layer.tops[0]] = layer.is_statistic() ? Shape{1} : in[0];
-      continue;
-    }
-    HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.traits.OutputShapes(in));
-    HP_RETURN_IF_ERROR(CheckHeld(layer, in));
-    if (layer.piece == GraphLayer::kClasses) {
-      shapes[layer.tops[0]] = {in[0].dim(0), layer.traits.class_split()->numbers * layer.class_shards};
-      continue;
-    }
-    for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes[layer.tops[i]] = out[i];
-  }
-  return shapes;
-}
-
-Status NetGraph::CheckHeld(const GraphLayer& layer, const std::vector<Shape>& in) const {
-  if (!layer.holds_parameter) return OkStatus();
-  const auto parameter = std::find_if(net_->layer().begin(), net_->layer().end(), [&](const auto& candidate) {
-    return candidate.type() == "Parameter" && candidate.name() == layer.traits.name();
-  });
-  const auto& dims = parameter->parameter_param().shape().dim();
-  const Shape shape(std::vector<int64_t>(dims.begin(), dims.end())), wanted = layer.traits.Params(in)[0].shape;
-  if (shape == wanted) return OkStatus();
-  return InvalidArgument("layer \"%s\": has the shape [%s], and layer \"%s\", which reads it beside [%s], takes [%s]",
-                         layer.traits.name().c_str(), shape.ToString().c_str(), net_->layer(layer.order).name().c_str(),
-                         in[0].ToString().c_str(), wanted.ToString().c_str());
 }
 
 // The sum of a blob with a loss weight has the blob's name and is of no layer.

@@ -80,7 +80,8 @@ struct GraphLayer {
   /// reads; -1: all classes are computed, as in every test.
   int sampled_by = -1;
   const SharedParams* shared = nullptr;  ///< NetGraph::shared of its graph
-  bool holds_parameter = false;          ///< its blob is a Parameter's (HeldParameters), and it has the name of that
+  /// The Parameter whose blob it holds, under that name (HeldParameters); null: none.
+  const caffe::LayerParameter* parameter = nullptr;
 
   /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes", of a kLabels "BLOB.values",
   /// of a kWeighted "BLOB.weighted".

@@ -19,23 +19,20 @@ Status CheckReader(const caffe::LayerParameter& reader, const std::string& botto
   if (axis == 0) {
     return InvalidArgument(
         "layer \"%s\": axis: 0, so that bottom \"%s\", a Parameter, has a number for each row of a batch; expected "
-        "axis "
-        "1 or more",
+        "axis 1 or more",
         reader.name().c_str(), bottom.c_str());
   }
   if (reader.scale_param().bias_term()) {
     return InvalidArgument(
         "layer \"%s\": scale_param { bias_term: true } with a Parameter for its second bottom is not supported; "
-        "expected "
-        "a layer of type Bias behind it",
+        "expected a layer of type Bias behind it",
         reader.name().c_str());
   }
   if (reader.scale_param().has_filler() || reader.bias_param().has_filler() || reader.param_size() > 0 ||
       reader.blobs_size() > 0) {
     return InvalidArgument(
         "layer \"%s\": has a filler, param or blobs, but no blob of its own; its second bottom is a Parameter, and "
-        "these "
-        "belong there",
+        "these belong there",
         reader.name().c_str());
   }
   if (reader.propagate_down_size() == 0 || reader.propagate_down_size() == 2) return OkStatus();
@@ -51,11 +48,11 @@ Status HeldParameters::Add(const caffe::LayerParameter& layer) {
                          layer.top(0).c_str(), parameters_.at(layer.top(0)).layer->name().c_str());
 }
 
-StatusOr<std::unique_ptr<caffe::LayerParameter>> HeldParameters::Held(const caffe::LayerParameter& reader) {
+StatusOr<HeldParameters::Holder> HeldParameters::HolderOf(const caffe::LayerParameter& reader) {
   const auto& bottoms = reader.bottom();
   const auto bottom = std::find_if(bottoms.begin(), bottoms.end(),
                                    [this](const std::string& name) { return parameters_.contains(name); });
-  if (bottom == bottoms.end()) return std::unique_ptr<caffe::LayerParameter>();
+  if (bottom == bottoms.end()) return Holder();
   Parameter& parameter = parameters_.at(*bottom);
   const bool scale = reader.type() == "Scale";
   if ((!scale && reader.type() != "Bias") || bottoms.size() != 2 || bottom - bottoms.begin() != 1) {
@@ -82,13 +79,12 @@ StatusOr<std::unique_ptr<caffe::LayerParameter>> HeldParameters::Held(const caff
   held->set_name(layer.name());
   *held->mutable_param() = layer.param();
   *held->mutable_blobs() = layer.blobs();
-  if (held->propagate_down_size() < 2) return held;
-  if (!held->propagate_down(1)) {
+  if (held->propagate_down_size() == 2 && !held->propagate_down(1)) {
     if (held->param_size() == 0) held->add_param();
     held->mutable_param(0)->set_lr_mult(0);
   }
-  held->mutable_propagate_down()->RemoveLast();
-  return held;
+  held->mutable_propagate_down()->Truncate(std::min(held->propagate_down_size(), 1));
+  return Holder{std::move(held), &layer};
 }
 
 Status HeldParameters::CheckAllRead(Phase phase) const {
@@ -96,8 +92,7 @@ Status HeldParameters::CheckAllRead(Phase phase) const {
     if (!parameter.reader.empty()) continue;
     return InvalidArgument(
         "layer \"%s\": no layer of phase %s reads its top \"%s\"; expected a Scale or Bias that does, or the same "
-        "include "
-        "rules as it has",
+        "include rules as it has",
         parameter.layer->name().c_str(), phase.name().c_str(), top.c_str());
   }
   return OkStatus();

@@ -16,10 +16,15 @@ class HeldParameters {
  public:
   /// @param layer a Parameter. @return kInvalidArgument, naming it: its top is another's already.
   Status Add(const caffe::LayerParameter& layer);
+  /// A layer that holds a Parameter.
+  struct Holder {
+    std::unique_ptr<caffe::LayerParameter> layer;  ///< null: it reads none
+    const caffe::LayerParameter* parameter = nullptr;
+  };
   /// @return `reader` with the blob in the place of its second bottom, and the name, blobs and factors of the
-  /// Parameter; null: it reads none. kInvalidArgument, naming the reader: it is of another type, reads it as another
-  /// bottom, has blobs of its own, or is not the only one.
-  StatusOr<std::unique_ptr<caffe::LayerParameter>> Held(const caffe::LayerParameter& reader);
+  /// Parameter. kInvalidArgument, naming the reader: it is of another type, reads it as another bottom, has blobs of
+  /// its own, or is not the only one.
+  StatusOr<Holder> HolderOf(const caffe::LayerParameter& reader);
   /// @return kInvalidArgument, naming a Parameter that no layer of the phase reads.
   Status CheckAllRead(Phase phase) const;
 

@@ -15,15 +15,13 @@ std::vector<int64_t> Consecutive(int64_t begin, int64_t count) {
   return columns;
 }
 
-/// Where the labels of a top begin in a row.
-int64_t FirstColumnOf(const NetGraph& graph, std::pair<int, int> source, const SampleShape& sample) {
+/// Where the labels of a top begin in a row. @param top null: where those of all tops end.
+int64_t ColumnOf(const NetGraph& graph, const SampleShape& sample, const SourceTop* top) {
+  if (top != nullptr && top->role == SourceTop::kLabels) return 0;
   int64_t column = sample.labels();
-  for (const SourceTop& top : graph.source_tops()) {
-    const bool here = source == std::pair(top.layer, top.top);
-    if (top.role == SourceTop::kLabels && here) return 0;
-    if (top.role == SourceTop::kLabels || !top.goes_ahead) continue;
-    if (here) return column;
-    column += graph.RowOf(top, sample).count();
+  for (const SourceTop& other : graph.source_tops()) {
+    if (&other == top) break;
+    if (other.goes_ahead && other.role != SourceTop::kLabels) column += graph.RowOf(other, sample).count();
   }
   return column;
 }
@@ -35,16 +33,17 @@ const SourceTop& TopOf(const NetGraph& graph, const LabelPath& path) {
 
 /// The graph's shapes have been checked, so the path fits.
 std::vector<int64_t> ColumnsAt(const NetGraph& graph, const LabelPath& path, const SampleShape& sample) {
-  const Shape& row = graph.RowOf(TopOf(graph, path), sample);
+  const SourceTop& top = TopOf(graph, path);
+  const Shape& row = graph.RowOf(top, sample);
   StatusOr<std::vector<int64_t>> columns = ElementsOf(path, graph.net(), row, LayerTypes::BuiltIn());
   CHECK(columns.ok()) << columns.status();
-  for (int64_t& column : *columns) column += FirstColumnOf(graph, path.source, sample);
+  for (int64_t& column : *columns) column += ColumnOf(graph, sample, &top);
   return *std::move(columns);
 }
 
 }  // namespace
 
-int64_t LabelsOfRow(const NetGraph& graph, const SampleShape& sample) { return FirstColumnOf(graph, {-1, -1}, sample); }
+int64_t LabelsOfRow(const NetGraph& graph, const SampleShape& sample) { return ColumnOf(graph, sample, nullptr); }
 
 std::vector<int64_t> LabelColumnsOf(const NetGraph& graph, const GraphLayer& layer, const SampleShape& sample) {
   if (layer.reads_labels()) return Consecutive(0, sample.labels());

@@ -28,8 +28,7 @@ Status TakeFactor(const char* field, float stated, const std::string& layer, con
   if (*factor == stated) return OkStatus();
   return InvalidArgument(
       "layer \"%s\": param { name: \"%s\" %s: %g }, but layer \"%s\", which shares that parameter, has %s: %g; "
-      "expected "
-      "the same, or one of them without it",
+      "expected the same, or one of them without it",
       layer.c_str(), name.c_str(), field, stated, *stated_by, field, *factor);
 }
 
@@ -132,8 +131,7 @@ Status CheckShapes(const std::string& name, const PlacedUse& owner, const Placed
   if (fits) return OkStatus();
   return InvalidArgument(
       "layer \"%s\": param { name: \"%s\" } is blob %d, of shape [%s], but the parameter is blob %d of layer \"%s\", "
-      "of "
-      "shape [%s]; expected %s",
+      "of shape [%s]; expected %s",
       user.use->layer.c_str(), name.c_str(), user.use->blob, has.ToString().c_str(), owner.use->blob,
       owner.use->layer.c_str(), wanted.ToString().c_str(),
       user.use->permissive ? "as many elements" : "the same shape, or as many elements and share_mode: PERMISSIVE");

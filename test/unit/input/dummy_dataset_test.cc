@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 /// @param labels of a row of top 1, that are classes.
 StatusOr<std::unique_ptr<Dataset>> OpenDummy(const std::string& tops, const std::string& param,
-                                             std::set<int64_t> labels = {0}) {
+                                             std::vector<int64_t> labels = {0}) {
   caffe::LayerParameter layer;
   const std::string text = "name: 'data' type: 'DummyData' " + tops + " dummy_data_param { " + param + " }";
   CHECK(google::protobuf::TextFormat::ParseFromString(text, &layer));

@@ -32,13 +32,13 @@ std::string Ip(const std::string& bottom) {
 }
 
 /// "d" of data, "l" of labels, "o" of others, by top; behind labels "v" if they are read as values, too, and "n" if
-/// they name no classes.
+/// nobody takes them for classes.
 std::string Roles(const std::string& text) {
   std::string roles;
   for (const SourceTop& top : SourceTopsOf(Net(text), caffe::TRAIN, LayerTypes::BuiltIn())) {
     roles += top.role == SourceTop::kData ? "d" : top.role == SourceTop::kLabels ? "l" : "o";
     if (top.role != SourceTop::kLabels) continue;
-    if (!top.names_classes) roles += "n";
+    if (!top.goes_ahead) roles += "n";
     if (top.read_as_values) roles += "v";
   }
   return roles;
@@ -76,6 +76,28 @@ TEST(SourceTops, OneOfSeveralGoesAhead) {
             Loss("SoftmaxWithLoss", "wide", "c")),
       "dol")
       << "by which a sample of classes is drawn";
+}
+
+/// Those that layers take for classes, wherever these stand, or count.
+TEST(SourceTops, SeveralAreToldAhead) {
+  const auto ahead = [](const std::string& text) {
+    std::string said;
+    for (const SourceTop& top : SourceTopsOf(Net(text), caffe::TRAIN, LayerTypes::BuiltIn()))
+      said += top.goes_ahead ? "a" : "-";
+    return said;
+  };
+  const std::string four =
+      Hdf5("h", "top: 'a' top: 'b' top: 'c' top: 'd'") + Ip("a") + Loss("SoftmaxWithLoss", "ip", "b");
+  EXPECT_EQ(ahead(four), "-a--");
+  EXPECT_EQ(ahead(four + "layer { name: 's' type: 'Slice' bottom: 'd' top: 'd0' top: 'd1' }" +
+                  Loss("SoftmaxWithLoss", "ip", "d1")),
+            "-a-a");
+  EXPECT_EQ(ahead(four + "layer { name: 't' type: 'Power' bottom: 'c' top: 'e' }" + Loss("SoftmaxWithLoss", "ip", "e")),
+            "-a--")
+      << "computed";
+  EXPECT_EQ(ahead(four + Loss("SigmoidCrossEntropyLoss", "ip", "c")), "-a--");
+  EXPECT_EQ(ahead(four + Loss("SigmoidCrossEntropyLoss", "ip", "c", "loss_param { ignore_label: 1 normalize: true }")),
+            "-aa-");
 }
 
 TEST(SourceTops, OfSeveralLayers) {
