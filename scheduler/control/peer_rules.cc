@@ -29,6 +29,17 @@ constexpr float kMaxLabel = 2147483648.0f;
 
 long long Print(int64_t number) { return static_cast<long long>(number); }
 
+/// @param said of a row, by a LabelsMessage.
+Status CheckNumber(const LabelNumber& number, float said) {
+  if (!number.is_count) {
+    if (said >= -kMaxLabel && said < kMaxLabel) return OkStatus();
+    return InvalidArgument("a label that is no class");
+  }
+  const int64_t most = std::ssize(number.columns);
+  if (said >= 0 && said <= static_cast<float>(most) && said == std::floor(said)) return OkStatus();
+  return InvalidArgument("a count of labels outside 0..%lld", static_cast<long long>(most));
+}
+
 }  // namespace
 
 // --- Before anything is kept
@@ -271,20 +282,6 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
                      std::isfinite(verdict.slow_node().waits()) && std::isfinite(verdict.slow_node().others_wait());
   return sound ? OkStatus() : InvalidArgument("a verdict whose numbers are out of range");
 }
-
-namespace {
-
-Status CheckNumber(const LabelNumber& number, float said) {
-  if (!number.is_count) {
-    if (said >= -kMaxLabel && said < kMaxLabel) return OkStatus();
-    return InvalidArgument("a label that is no class");
-  }
-  const int64_t most = std::ssize(number.columns);
-  if (said >= 0 && said <= static_cast<float>(most) && said == std::floor(said)) return OkStatus();
-  return InvalidArgument("a count of labels outside 0..%lld", static_cast<long long>(most));
-}
-
-}  // namespace
 
 Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
   const int replica = ReplicaOf(from);

@@ -173,8 +173,7 @@ Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfi
   if (layers.empty()) {
     return InvalidArgument(
         "--side_classifiers: the net has none in front of layer \"%s\"; expected InnerProducts there that lead to a "
-        "loss "
-        "of their own",
+        "loss of their own",
         net.layer(before).name().c_str());
   }
   std::set<std::string> added;

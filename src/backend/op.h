@@ -71,7 +71,7 @@ struct BatchContext {
   int sub_batches = 1;                  ///< of an update (iter_size)
   std::span<const float> labels;        ///< of this op's rows: [rows], or [rows, ...] where a row has several
   std::span<const float> batch_labels;  ///< [global_rows], if needs_batch_labels(): labels, or counts where several
-  std::span<const float> more_labels;   ///< [n, global_rows]: the same of other labels (GraphLayer::label_number)
+  std::span<const float> more_labels;   ///< [n, global_rows]: the same of other labels, that some layers count
   /// Sets the last two. @param numbers [1 + n, global_rows]; or empty.
   void SetBatchLabels(std::span<const float> numbers) {
     batch_labels = numbers.first(std::min(numbers.size(), static_cast<size_t>(global_rows)));

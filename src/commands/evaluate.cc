@@ -111,7 +111,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
     }
     HP_RETURN_IF_ERROR(files.Put(*net, samples.batch));
     if (options.on_batch) HP_RETURN_IF_ERROR(options.on_batch(samples.batch, values, *net));
-    input->Release(id);  // whose memory blobs that are read above may share
+    input->Release(id);  // blobs that were read above may lie in its memory
   }
   HP_RETURN_IF_ERROR(files.Finish());
   return results;

@@ -160,8 +160,7 @@ StatusOr<Names> JobHostsToPlan(const std::string& text, const EnvironmentReader&
   if (text.ends_with("/cuda")) {
     return InvalidArgument(
         "--hosts=%s: a plan has to know the GPUs of a host; expected %s/cuda:0-3 or the like, and tasks that see all "
-        "of "
-        "them (srun --gpus-per-node)",
+        "of them (srun --gpus-per-node)",
         text.c_str(), source.c_str());
   }
   HP_ASSIGN_OR_RETURN(const Names tasks, HostsFrom(source, 0, read));

@@ -71,7 +71,7 @@ StatusOr<std::unique_ptr<NetSweeper>> NetSweeper::Create(const NodePlan& plan, D
   for (const GraphLayer& layer : plan.graph().layers()) {
     if (layer.sampled_by < 0) continue;
     return InvalidArgument(
-        "layer \"%s\": times of a training with sample_rate below 1 are not to be had; expected phase TEST",
+        "layer \"%s\": a training with sample_rate below 1 cannot be timed; expected phase TEST, or sample_rate: 1",
         plan.graph().layers()[layer.sampled_by].traits.name().c_str());
   }
   HP_ASSIGN_OR_RETURN(sweeper->net_, NodeNet::Create(plan, {.backend = backend}, rows));

@@ -11,15 +11,16 @@ namespace hp {
 
 Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t of_row) {
   if (rule.classes == 0) return OkStatus();
-  const int64_t of_rule = std::ssize(rule.columns), all = std::ssize(labels) / of_row * of_rule;
-  for (int64_t i = 0; i < all; ++i) {
-    const int64_t row = i / of_rule, number = i % of_rule;
-    const float label = labels[row * of_row + rule.columns[number]];
-    if (label >= 0 && label < static_cast<float>(rule.classes) && label == std::floor(label)) continue;
-    if (rule.ignore_label && label == static_cast<float>(*rule.ignore_label)) continue;
-    const std::string which = of_rule == 1 ? "" : Format(" (number %lld)", static_cast<long long>(number));
-    return InvalidArgument("label %.9g%s of row %lld is not in 0..%lld", label, which.c_str(),
-                           static_cast<long long>(row), static_cast<long long>(rule.classes - 1));
+  const int64_t rows = std::ssize(labels) / of_row, of_rule = std::ssize(rule.columns);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t number = 0; number < of_rule; ++number) {
+      const float label = labels[row * of_row + rule.columns[number]];
+      if (label >= 0 && label < static_cast<float>(rule.classes) && label == std::floor(label)) continue;
+      if (rule.ignore_label && label == static_cast<float>(*rule.ignore_label)) continue;
+      const std::string which = of_rule == 1 ? "" : Format(" (number %lld)", static_cast<long long>(number));
+      return InvalidArgument("label %.9g%s of row %lld is not in 0..%lld", label, which.c_str(),
+                             static_cast<long long>(row), static_cast<long long>(rule.classes - 1));
+    }
   }
   return OkStatus();
 }

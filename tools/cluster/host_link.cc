@@ -183,8 +183,7 @@ Status HostLink::WhyEnded() const {
   if (by_ssh_ && exit_ == kBundleFailed) {
     return FailedPrecondition(
         "host %s: the bundle was not unpacked: %s; make room in ~/.cache/hpnode there, or install the programs and "
-        "name "
-        "their folder with --remote_bin",
+        "name their folder with --remote_bin",
         host_.c_str(), said.c_str());
   }
   if (exit_ == 126 || exit_ == 127) {

@@ -71,8 +71,7 @@ class LayerWarnings {
     if (layer_.type() == "HDF5Output") {
       Say("\"" + layer_.hdf5_output_param().file_name() +
           "\" is written by model_test, hptest and hpextract, which evaluate phase TEST; training writes nothing, "
-          "where "
-          "Caffe ends at the second batch");
+          "where Caffe ends at the second batch");
     }
     const caffe::EltwiseParameter& eltwise = layer_.eltwise_param();
     if (layer_.type() == "Eltwise" && eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::MAX) {

@@ -109,8 +109,7 @@ void Judge::LookAtPair(const PairReport& pair) {
   if (std::max(there, back) > kLopsided * std::min(there, back)) {
     Bad(Format("%s: %.3g Gbit/s one way, %.3g the other", label.c_str(), there, back),
         "look for lost packets and errors on both interfaces and the switch (ethtool -S, nstat TcpRetransSegs), and "
-        "for "
-        "what else sends");
+        "for what else sends");
   }
   LookAtMtu(pair, label);
 }
