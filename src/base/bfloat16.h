@@ -17,4 +17,16 @@ inline uint16_t ToBFloat16(float value) {
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
 }
 
+/// One of them in memory, for loops that compute in float32: it is read as a float, and what is written is rounded.
+struct BFloat16 {
+  uint16_t bits;
+
+  operator float() const { return FromBFloat16(bits); }  // NOLINT: as a float converts
+  /// No constructor: a loop with a temporary object is not vectorized.
+  BFloat16& operator=(float value) {
+    bits = ToBFloat16(value);
+    return *this;
+  }
+};
+
 }  // namespace hp

@@ -132,7 +132,7 @@ Status NodeNetBuilder::AddRound(int blob) {
       std::any_of(readers.begin(), readers.end(), [&](int layer) { return placement_.ReadsLocally(layer, blob); });
   if (element == ElementType::kFloat32 || !read_here) return OkStatus();
   const int source = local_.at(blob);
-  if (net_->tensors_[source].desc.element == element) return OkStatus();  // a GPU's own
+  if (net_->tensors_[source].desc.element == element) return OkStatus();  // as it was computed
   NetStep step;
   step.name = "round " + graph_.blobs()[blob].name;
   step.in = {source};

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/label_count.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
@@ -74,7 +75,8 @@ class AccuracyOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Accuracy(const AccuracyDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<AccuracyOp>(desc, in[0]));
+  return OnFloat32(
+      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<AccuracyOp>(desc, floats[0])); });
 }
 
 }  // namespace hp

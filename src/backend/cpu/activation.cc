@@ -1,4 +1,6 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_math.h"
@@ -54,27 +56,36 @@ void BackwardChunk(const Function& function, const float* seen, const float* dy,
   std::copy_n(last, count - whole, dx + whole);
 }
 
-template <typename Function>
+/// @tparam T float or BFloat16.
+template <typename Function, typename T>
 class ActivationOp final : public Op {
  public:
   ActivationOp(const Function& function, const TensorDesc& in) : function_(function) { outputs_ = {in}; }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].floats();
-    float* y = args.out[0].floats();
-    ForChunks(args.in[0].count(),
-              [=, this](int64_t begin, int64_t end) { ForwardChunk(function_, x + begin, end - begin, y + begin); });
+    const T* const x = DataOf<const T>(args.in[0]);
+    T* const y = DataOf<T>(args.out[0]);
+    ForChunks(args.in[0].count(), [=, this](int64_t begin, int64_t end) {
+      alignas(64) float buffer[kRunElements];
+      ForRuns<T>(begin, end, y, [&](int64_t first, int64_t count, float* values) {
+        ForwardChunk(function_, FloatsAt(x, first, count, buffer), count, values);
+      });
+    });
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    const float* dy = args.d_out[0].floats();
-    float* dx = args.d_in[0].floats();
+    const T* const dy = DataOf<const T>(args.d_out[0]);
+    T* const dx = DataOf<T>(args.d_in[0]);
     // Where nothing is needed, what is read does not matter; it has to be there.
-    const float* seen = dy;
-    if (backward_reads_input()) seen = args.in[0].floats();
-    if (backward_reads_output()) seen = args.out[0].floats();
+    const T* seen = dy;
+    if (backward_reads_input()) seen = DataOf<const T>(args.in[0]);
+    if (backward_reads_output()) seen = DataOf<const T>(args.out[0]);
     ForChunks(args.in[0].count(), [=, this](int64_t begin, int64_t end) {
-      BackwardChunk(function_, seen + begin, dy + begin, end - begin, dx + begin);
+      alignas(64) float seen_buffer[kRunElements], dy_buffer[kRunElements];
+      ForRuns<T>(begin, end, dx, [&](int64_t first, int64_t count, float* values) {
+        BackwardChunk(function_, FloatsAt(seen, first, count, seen_buffer), FloatsAt(dy, first, count, dy_buffer),
+                      count, values);
+      });
     });
   }
   bool backward_reads_input() const override { return Function::kFrom == activation::From::kInput; }
@@ -123,10 +134,12 @@ class SmoothActivationOp final : public Op {
 
 StatusOr<Backend::OpPtr> CpuBackend::Activation(const ActivationDesc& desc, const Descs& in) {
   const auto smooth = [&](dnnl::algorithm algorithm) -> StatusOr<OpPtr> {
-    OpPtr op;
-    HP_RETURN_IF_ERROR(
-        onednn::Guard("activation", [&] { op = std::make_unique<SmoothActivationOp>(algorithm, in[0]); }));
-    return op;
+    return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+      OpPtr op;
+      HP_RETURN_IF_ERROR(
+          onednn::Guard("activation", [&] { op = std::make_unique<SmoothActivationOp>(algorithm, floats[0]); }));
+      return op;
+    });
   };
   return std::visit(
       [&](const auto& function) -> StatusOr<OpPtr> {
@@ -136,7 +149,9 @@ StatusOr<Backend::OpPtr> CpuBackend::Activation(const ActivationDesc& desc, cons
         } else if constexpr (std::is_same_v<Function, activation::Tanh>) {
           return smooth(dnnl::algorithm::eltwise_tanh_use_dst_for_bwd);
         } else {
-          return OpPtr(std::make_unique<ActivationOp<Function>>(function, in[0]));
+          return OfElement(in[0].element, [&](auto tag) {
+            return OpPtr(std::make_unique<ActivationOp<Function, typename decltype(tag)::Type>>(function, in[0]));
+          });
         }
       },
       desc);

@@ -3,6 +3,7 @@
 #include "backend/batch_average.h"
 #include "backend/cpu/channel_runs.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
 #include "backend/cpu/moment_runs.h"
 
 #include <algorithm>
@@ -13,6 +14,9 @@ namespace {
 
 /// The gradient is computed from y, which is the normalised input: it works in place. Saved for the backward pass are
 /// mean, variance and factor 1 / sqrt(variance + eps) of each channel.
+///
+/// @tparam T float or BFloat16.
+template <typename T>
 class BatchNormOp final : public Op {
  public:
   BatchNormOp(const BatchNormDesc& desc, const TensorDesc& in) : desc_(desc), runs_(in) {
@@ -22,8 +26,8 @@ class BatchNormOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* const x = args.in[0].floats();
-    float* const y = args.out[0].floats();
+    const T* const x = DataOf<const T>(args.in[0]);
+    T* const y = DataOf<T>(args.out[0]);
     if (OfRows(args)) {
       FindMoments(x, Scratch(args), Saved(args));
     } else {
@@ -38,8 +42,8 @@ class BatchNormOp final : public Op {
 
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    const float *const y = args.out[0].floats(), *const dy = args.d_out[0].floats();
-    float* const dx = args.d_in[0].floats();
+    const T *const y = DataOf<const T>(args.out[0]), *const dy = DataOf<const T>(args.d_out[0]);
+    T* const dx = DataOf<T>(args.d_in[0]);
     const Moments moments = Saved(args);
     const int64_t channels = runs_.channels();
     float *const of_rows = Scratch(args), *const a = of_rows + 2 * runs_.rows * channels, *const b = a + channels;
@@ -82,7 +86,7 @@ class BatchNormOp final : public Op {
 
   /// Each run's mean, and its sum of squared differences from it, then those of all rows together.
   /// Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-  void FindMoments(const float* x, float* scratch, const Moments& moments) const {
+  void FindMoments(const T* x, float* scratch, const Moments& moments) const {
     const ChannelRuns& runs = runs_;
     const int64_t channels = runs.channels();
     const float per_pixel = 1 / static_cast<float>(runs.pixels);
@@ -119,7 +123,7 @@ class BatchNormOp final : public Op {
   }
 
   /// a = the mean of dy, b = that of dy y.
-  void FindGradientSums(const float* y, const float* dy, float* scratch, float* a, float* b) const {
+  void FindGradientSums(const T* y, const T* dy, float* scratch, float* a, float* b) const {
     const ChannelRuns& runs = runs_;
     const int64_t channels = runs.channels();
     float *const sums = scratch, *const products = scratch + runs.rows * channels;
@@ -146,7 +150,9 @@ class BatchNormOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::BatchNorm(const BatchNormDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<BatchNormOp>(desc, in[0]));
+  return OfElement(in[0].element, [&](auto tag) {
+    return OpPtr(std::make_unique<BatchNormOp<typename decltype(tag)::Type>>(desc, in[0]));
+  });
 }
 
 }  // namespace hp

@@ -1,5 +1,7 @@
 #include "backend/cpu/channel_runs.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/reorder.h"
 
 #include <algorithm>
@@ -13,9 +15,9 @@ namespace {
 // with one the loop is along the pixels.
 
 /// y = f(x, factor) + bias; `bias` null: 0.
-template <typename Function>
-void BroadcastRun(const Function function, const float* x, const float* factor, const float* bias, int64_t pixels,
-                  int64_t block, float* y) {
+template <typename Function, typename T>
+void BroadcastRun(const Function function, const T* x, const float* factor, const float* bias, int64_t pixels,
+                  int64_t block, T* y) {
   if (block == 1) {
     const float by = *factor, add = bias == nullptr ? 0 : *bias;
 #pragma omp simd
@@ -35,9 +37,9 @@ void BroadcastRun(const Function function, const float* x, const float* factor, 
 }
 
 /// dx, from x where the function bends.
-template <typename Function>
-void BroadcastGradientRun(const Function function, const float* x, const float* factor, const float* dy, int64_t pixels,
-                          int64_t block, float* dx) {
+template <typename Function, typename T>
+void BroadcastGradientRun(const Function function, const T* x, const float* factor, const T* dy, int64_t pixels,
+                          int64_t block, T* dx) {
   if (block == 1) {
     const float by = *factor;
 #pragma omp simd
@@ -60,8 +62,15 @@ ChannelRuns RunsOf(const BroadcastDesc& desc, const TensorDesc& in) {
   return pixels == 1 ? ChannelRuns(rows, 1, 1, factors) : ChannelRuns(rows, factors, pixels, 1);
 }
 
+/// Whether it works in any layout of x, or dense.
+bool TakesAnyLayout(const BroadcastDesc& desc, const Backend::Descs& in) {
+  const bool of_channels = desc.axis_begin == 1 && desc.axis_end == 2, of_none = desc.axis_begin == desc.axis_end;
+  return of_channels || (in.size() == 1 && of_none);
+}
+
 /// With two inputs the second one's layout may be another than the first one's; both are taken dense.
-template <typename Function>
+/// @tparam T float; or BFloat16 for one input in any layout.
+template <typename Function, typename T>
 class BroadcastOp final : public Op {
  public:
   BroadcastOp(const Function& function, const BroadcastDesc& desc, const Backend::Descs& in)
@@ -69,7 +78,7 @@ class BroadcastOp final : public Op {
         desc_(desc),
         in_(in),
         learned_(in.size() == 1),
-        any_layout_((desc.axis_begin == 1 && desc.axis_end == 2) || (learned_ && desc.axis_begin == desc.axis_end)),
+        any_layout_(TakesAnyLayout(desc, in)),
         runs_(RunsOf(desc, in[0])) {
     outputs_ = {in[0]};
     if (!any_layout_) outputs_[0].channel_block = 1;
@@ -79,9 +88,10 @@ class BroadcastOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float *const x = DenseInput(args), *const factors = Factors(args);
+    const T* const x = DenseInput(args);
+    const float* const factors = Factors(args);
     const float* const bias = desc_.bias ? args.params[1].data : nullptr;
-    float* const y = args.out[0].floats();
+    T* const y = DataOf<T>(args.out[0]);
     const ChannelRuns& runs = runs_;
     runs.ForEach([&](int64_t, int64_t c, int64_t at) {
       BroadcastRun(function_, x + at, factors + c, bias == nullptr ? nullptr : bias + c, runs.pixels, runs.block,
@@ -92,14 +102,15 @@ class BroadcastOp final : public Op {
   void BackwardInput(const OpArgs& args) override {
     if (!learned_ && args.d_in[1].data != nullptr) FactorsGradient(args);
     if (args.d_in[0].data == nullptr) return;
-    const float *const dy = args.d_out[0].floats(), *const factors = Factors(args);
-    const float* const x = Function::kBends ? DenseInput(args) : dy;
-    float* const dx = Foreign(0) ? Scratch(args) : args.d_in[0].floats();
+    const T* const dy = DataOf<const T>(args.d_out[0]);
+    const float* const factors = Factors(args);
+    const T* const x = Function::kBends ? DenseInput(args) : dy;
+    T* const dx = Foreign(0) ? reinterpret_cast<T*>(args.scratch) : DataOf<T>(args.d_in[0]);
     const ChannelRuns& runs = runs_;
     runs.ForEach([&](int64_t, int64_t c, int64_t at) {
       BroadcastGradientRun(function_, x + at, factors + c, dy + at, runs.pixels, runs.block, dx + at);
     });
-    if (Foreign(0)) CopyLayout(outputs_[0], dx, in_[0], args.d_in[0].floats());
+    if (Foreign(0)) CopyLayout(outputs_[0], dx, in_[0], args.d_in[0].data);
   }
 
   void BackwardParams(const OpArgs& args) override {
@@ -114,10 +125,10 @@ class BroadcastOp final : public Op {
   static float* Scratch(const OpArgs& args) { return reinterpret_cast<float*>(args.scratch); }
   float* BehindInput(const OpArgs& args) const { return Scratch(args) + (Foreign(0) ? in_[0].count() : 0); }
 
-  const float* DenseInput(const OpArgs& args) const {
-    if (!Foreign(0)) return args.in[0].floats();
-    CopyLayout(in_[0], args.in[0].floats(), outputs_[0], Scratch(args));
-    return Scratch(args);
+  const T* DenseInput(const OpArgs& args) const {
+    if (!Foreign(0)) return DataOf<const T>(args.in[0]);
+    CopyLayout(in_[0], args.in[0].data, outputs_[0], args.scratch);
+    return reinterpret_cast<const T*>(args.scratch);
   }
   const float* Factors(const OpArgs& args) const {
     if (learned_) return args.params[0].data;
@@ -134,7 +145,7 @@ class BroadcastOp final : public Op {
 
   /// The gradients of factors and bias, added over the rows in order. @param d_bias null: not wanted.
   void SumRuns(const OpArgs& args, bool add, float* d_factors, float* d_bias) const {
-    const float *const dy = args.d_out[0].floats(), *const x = Function::kWeighs ? DenseInput(args) : dy;
+    const T *const dy = DataOf<const T>(args.d_out[0]), *const x = Function::kWeighs ? DenseInput(args) : dy;
     const ChannelRuns& runs = runs_;
     const int64_t channels = runs.channels();
     float* const products = BehindInput(args) + (learned_ ? 0 : in_[1].count());
@@ -165,11 +176,17 @@ class BroadcastOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Broadcast(const BroadcastDesc& desc, const Descs& in) {
-  return std::visit(
-      [&](const auto& function) {
-        return Backend::OpPtr(std::make_unique<BroadcastOp<std::decay_t<decltype(function)>>>(function, desc, in));
-      },
-      desc.function);
+  const auto make = [&]<typename T>(ElementTag<T>, const Descs& descs) -> StatusOr<OpPtr> {
+    return std::visit(
+        [&](const auto& function) {
+          using Function = std::decay_t<decltype(function)>;
+          return OpPtr(std::make_unique<BroadcastOp<Function, T>>(function, desc, descs));
+        },
+        desc.function);
+  };
+  const bool takes_bfloat16 = in.size() == 1 && TakesAnyLayout(desc, in);
+  if (takes_bfloat16 && in[0].element == ElementType::kBFloat16) return make(ElementTag<BFloat16>(), in);
+  return OnFloat32(in, [&](const Descs& floats) { return make(ElementTag<float>(), floats); });
 }
 
 }  // namespace hp

@@ -39,9 +39,9 @@ struct ChannelRuns {
 };
 
 /// Of a run: products[c] = the sum of weight(x) dy over the pixels, sums[c] that of dy; `sums` null: not wanted.
-/// @tparam Function of broadcast_rules.h; by default the weight is x.
-template <typename Function = broadcast::Product>
-void SumGradients(const float* x, const float* dy, int64_t pixels, int64_t block, float* products, float* sums,
+/// @tparam Function of broadcast_rules.h; by default the weight is x. @tparam T float or BFloat16.
+template <typename Function = broadcast::Product, typename T>
+void SumGradients(const T* x, const T* dy, int64_t pixels, int64_t block, float* products, float* sums,
                   const Function function = {}) {
   if (block == 1) {
     float product = 0, sum = 0;
@@ -54,7 +54,7 @@ void SumGradients(const float* x, const float* dy, int64_t pixels, int64_t block
   std::fill_n(products, block, 0.0f);
   if (sums != nullptr) std::fill_n(sums, block, 0.0f);
   for (int64_t p = 0; p < pixels; ++p) {
-    const float *own = x + p * block, *gradient = dy + p * block;
+    const T *own = x + p * block, *gradient = dy + p * block;
 #pragma omp simd
     for (int64_t c = 0; c < block; ++c) products[c] += function.Weight(own[c]) * gradient[c];
     if (sums == nullptr) continue;

@@ -2,6 +2,8 @@
 #include "backend/box_ops.h"
 #include "backend/concat_op.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 #include "backend/scatter_op.h"
@@ -15,10 +17,7 @@ namespace hp {
 namespace {
 
 /// The copies of all, by the team of threads.
-struct Copies {
-  void CopyLayout(const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc, void* to) const {
-    hp::CopyLayout(from_desc, static_cast<const float*>(from), to_desc, static_cast<float*>(to));
-  }
+struct Copies : HostCopies {
   void CopyPieces(ElementType element, int64_t count, int64_t length, const std::byte* from, int64_t from_stride,
                   std::byte* to, int64_t to_stride) const {
     const int64_t size = static_cast<int64_t>(BytesOf(element));
@@ -32,20 +31,27 @@ struct Copies {
       std::memcpy(to + at.to * size, from + at.from * size, copy.length * size);
     });
   }
-  void SumRuns(ElementType, int64_t count, int64_t parts, int64_t length, const std::byte* from_bytes,
-               std::byte* to_bytes) const {
-    const float* const from = reinterpret_cast<const float*>(from_bytes);
-    float* const to = reinterpret_cast<float*>(to_bytes);
-    ForItems(count, count * parts * length, [=](int64_t i) {
-      float* const own = to + i * length;
-      std::copy_n(from + i * parts * length, length, own);
-      for (int64_t part = 1; part < parts; ++part) {
-        const float* const other = from + (i * parts + part) * length;
-        for (int64_t k = 0; k < length; ++k) own[k] += other[k];
-      }
+  void SumRuns(ElementType element, int64_t count, int64_t parts, int64_t length, const std::byte* from,
+               std::byte* to) const {
+    OfElement(element, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      SumTypedRuns(count, parts, length, reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
     });
   }
-  void Zero(const TensorDesc& desc, void* to) const { std::fill_n(static_cast<float*>(to), desc.count(), 0.0f); }
+  template <typename T>
+  static void SumTypedRuns(int64_t count, int64_t parts, int64_t length, const T* from, T* to) {
+    ForItems(count, count * parts * length, [=](int64_t i) {
+      ForRuns<T>(i * length, (i + 1) * length, to, [&](int64_t first, int64_t run, float* sums) {
+        const T* const own = from + i * parts * length + first - i * length;
+        for (int64_t k = 0; k < run; ++k) sums[k] = own[k];
+        for (int64_t part = 1; part < parts; ++part) {
+          const T* const other = own + part * length;
+          for (int64_t k = 0; k < run; ++k) sums[k] += other[k];
+        }
+      });
+    });
+  }
+  void Zero(const TensorDesc& desc, void* to) const { hp::Zero(desc, to); }
 };
 
 }  // namespace
@@ -55,7 +61,9 @@ StatusOr<Backend::OpPtr> CpuBackend::Concat(int axis, const Descs& in) {
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::Scatter(const std::vector<Range>& channels, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<ScatterOp<Copies>>(Copies(), channels, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<ScatterOp<Copies>>(Copies(), channels, floats[0]));
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::Slice(int axis, const std::vector<int64_t>& sizes, const Descs& in) {

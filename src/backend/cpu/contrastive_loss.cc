@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -81,7 +82,9 @@ class ContrastiveLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::ContrastiveLoss(const ContrastiveLossDesc& desc, const Descs& in) {
-  return OpPtr(std::make_unique<ContrastiveLossOp>(desc, in));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<ContrastiveLossOp>(desc, floats));
+  });
 }
 
 }  // namespace hp

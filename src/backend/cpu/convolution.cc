@@ -1,6 +1,7 @@
 // Convolutions and deconvolutions by oneDNN: three primitives each, which are made and called alike. A deconvolution's
 // forward pass is what a convolution does to gradients, so its blob lies as the weights of that convolution do.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/onednn.h"
 #include "backend/window.h"
@@ -31,7 +32,10 @@ bool IsProduct(const ConvolutionDesc& desc, const Shape& in) {
 
 /// Blocked where whole blocks fit into each group; the first convolution of a net reads its few channels dense and
 /// writes blocked (oneDNN has a kernel for that); else NHWC, which needs no multiple of anything and no padding.
-Layouts ChooseLayouts(const ConvolutionDesc& desc, int64_t channels) {
+///
+/// NHWC for bfloat16: as fast as blocks with AVX512_BF16, and with AMX the only layout that uses it (README.md).
+Layouts ChooseLayouts(const ConvolutionDesc& desc, int64_t channels, ElementType element) {
+  if (element == ElementType::kBFloat16) return {channels, desc.num_output, true};
   const int64_t block = onednn::NativeBlock();
   const bool out_blocked = desc.num_output / desc.group % block == 0;
   if (out_blocked && channels / desc.group % block == 0) return {block, block};
@@ -40,17 +44,20 @@ Layouts ChooseLayouts(const ConvolutionDesc& desc, int64_t channels) {
 }
 
 /// @param in_memory the axes from the outermost to the innermost; empty: in order.
-memory::desc Dense(const memory::dims& dims, std::vector<size_t> in_memory = {}) {
+memory::desc Dense(const memory::dims& dims, std::vector<size_t> in_memory = {},
+                   memory::data_type type = memory::data_type::f32) {
   if (in_memory.empty()) {
     for (size_t axis = 0; axis < dims.size(); ++axis) in_memory.push_back(axis);
   }
   memory::dims strides(dims.size());
   int64_t stride = 1;
   for (size_t i = dims.size(); i-- > 0; stride *= dims[in_memory[i]]) strides[in_memory[i]] = stride;
-  return {dims, memory::data_type::f32, strides};
+  return {dims, type, strides};
 }
 
-memory::desc AnyFormat(const memory::dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
+memory::desc AnyFormat(const memory::dims& dims, memory::data_type type) {
+  return {dims, type, memory::format_tag::any};
+}
 
 /// By its name: "ref:any", or "gemm:ref:any" where it is a product by plain loops.
 template <typename PrimitiveDesc>
@@ -110,7 +117,9 @@ struct Convolutions {
   static constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 
   static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return ConvolvedShape(desc, in); }
-  static Layouts Choose(const ConvolutionDesc& desc, int64_t channels) { return ChooseLayouts(desc, channels); }
+  static Layouts Choose(const ConvolutionDesc& desc, int64_t channels, ElementType element) {
+    return ChooseLayouts(desc, channels, element);
+  }
   /// [O, C / group, kH, kW].
   static memory::desc Weights(const ConvolutionDesc& desc, int64_t channels) {
     const int64_t group = desc.group, outputs = desc.num_output / group, inputs = channels / group;
@@ -127,9 +136,9 @@ struct Deconvolutions {
 
   static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return DeconvolvedShape(desc, in); }
   /// None for a net's first: few channels are not where it spends its time.
-  static Layouts Choose(ConvolutionDesc desc, int64_t channels) {
+  static Layouts Choose(ConvolutionDesc desc, int64_t channels, ElementType element) {
     desc.input_gradient = true;
-    return ChooseLayouts(desc, channels);
+    return ChooseLayouts(desc, channels, element);
   }
   /// [C, O / group, kH, kW], which oneDNN has with outputs first.
   static memory::desc Weights(const ConvolutionDesc& desc, int64_t channels) {
@@ -144,8 +153,11 @@ struct Deconvolutions {
 template <typename Kind>
 class ConvolutionOp final : public Op {
  public:
-  /// Throws dnnl::error.
-  ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc& in);
+  /// @param element of the factors: what is read in another type is converted. Throws dnnl::error.
+  ConvolutionOp(const ConvolutionDesc& desc, ElementType element, const TensorDesc& in);
+
+  /// Whether oneDNN has nothing but its reference for some pass.
+  bool is_reference() const { return is_reference_; }
 
   void Forward(const OpArgs& args) override;
   void BackwardInput(const OpArgs& args) override;
@@ -169,7 +181,7 @@ class ConvolutionOp final : public Op {
   /// make(*ends), a pass; or, where that is oneDNN's reference and of dense ends it has more, that of these,
   /// which are then in `ends`.
   template <typename Make>
-  auto BestOf(const Make& make, Ends* ends) const;
+  auto BestOf(const Make& make, Ends* ends);
   void AddBias(const float* sum, float* d_bias) const;
 
   void MakeForward();
@@ -178,6 +190,8 @@ class ConvolutionOp final : public Op {
 
   const bool bias_;
   const int64_t num_output_;
+  const memory::data_type type_;  // of the factors
+  bool is_reference_ = false;
   onednn::Context context_;
   memory::desc in_, src_, dst_;  // the input as it comes and as the convolution reads it; the output
   memory::desc weights_, bias_desc_;
@@ -201,21 +215,24 @@ class ConvolutionOp final : public Op {
 };
 
 template <typename Kind>
-ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc& in)
-    : bias_(desc.bias), num_output_(desc.num_output) {
+ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, ElementType element, const TensorDesc& in)
+    : bias_(desc.bias), num_output_(desc.num_output), type_(onednn::TypeOf(element)) {
   const Shape& shape = in.shape;
-  const Layouts layouts = Kind::Choose(desc, shape[1]);
-  outputs_ = {{Kind::Output(desc, shape), layouts.out}};
-  in_ = onednn::Describe(shape, in.channel_block);
-  src_ = layouts.nhwc ? onednn::DescribeNhwc(shape) : onednn::Describe(shape, layouts.in);
-  dst_ = layouts.nhwc ? onednn::DescribeNhwc(outputs_[0].shape) : onednn::Describe(outputs_[0].shape, layouts.out);
+  const Layouts layouts = Kind::Choose(desc, shape[1], element);
+  outputs_ = {{Kind::Output(desc, shape), layouts.out, element}};
+  const auto describe = [&](const Shape& of, int64_t block) {
+    return layouts.nhwc ? onednn::DescribeNhwc(of, type_) : onednn::Describe(of, block, type_);
+  };
+  in_ = onednn::Describe(shape, in.channel_block, onednn::TypeOf(in.element));
+  src_ = describe(shape, layouts.in);
+  dst_ = describe(outputs_[0].shape, layouts.out);
   weights_ = Kind::Weights(desc, shape[1]);
   if (bias_) bias_desc_ = Dense({desc.num_output});
   strides_ = {desc.stride_h, desc.stride_w};
   dilates_ = {desc.dilation_h - 1, desc.dilation_w - 1};
   pad_ = {desc.pad_h, desc.pad_w};
   // Not by comparing in_ with src_: one layout can have two names.
-  if (in.channel_block != layouts.in) {
+  if (in.channel_block != layouts.in || in.element != element) {
     in_to_src_ = Reorder(context_, in_, src_);
     src_to_in_ = Reorder(context_, src_, in_);
   }
@@ -239,8 +256,8 @@ void ConvolutionOp<Kind>::MakeForward() {
   forward_pd_ = BestOf(
       [this](const Ends& of) {
         const typename Pass::desc wanted(dnnl::prop_kind::forward_training, Kind::kDirect, of.src,
-                                         AnyFormat(weights_.dims()), bias_desc_, of.dst, strides_, dilates_, pad_,
-                                         pad_);
+                                         AnyFormat(weights_.dims(), type_), bias_desc_, of.dst, strides_, dilates_,
+                                         pad_, pad_);
         return typename Pass::primitive_desc(wanted, onednn::UserScratchpad(), context_.engine);
       },
       &forward_ends_);
@@ -252,11 +269,12 @@ void ConvolutionOp<Kind>::MakeForward() {
 
 template <typename Kind>
 template <typename Make>
-auto ConvolutionOp<Kind>::BestOf(const Make& make, Ends* ends) const {
+auto ConvolutionOp<Kind>::BestOf(const Make& make, Ends* ends) {
   const auto pd = make(*ends);
   if (!IsReference(pd)) return pd;
-  const Ends dense = {Dense(src_.dims()), Dense(dst_.dims())};
+  const Ends dense = {Dense(src_.dims(), {}, type_), Dense(dst_.dims(), {}, type_)};
   const auto of_dense = make(dense);
+  is_reference_ = is_reference_ || IsReference(of_dense);
   if (IsReference(of_dense)) return pd;
   *ends = dense;
   return of_dense;
@@ -268,8 +286,8 @@ void ConvolutionOp<Kind>::MakeBackwardInput() {
   input_ends_ = {src_, dst_};
   backward_input_pd_ = BestOf(
       [this](const Ends& of) {
-        const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims()), of.dst, strides_, dilates_,
-                                         pad_, pad_);
+        const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims(), type_), of.dst, strides_,
+                                         dilates_, pad_, pad_);
         return typename Pass::primitive_desc(wanted, onednn::UserScratchpad(), context_.engine, forward_pd_);
       },
       &input_ends_);
@@ -285,8 +303,8 @@ void ConvolutionOp<Kind>::MakeBackwardParams() {
   params_ends_ = {src_, dst_};
   backward_params_pd_ = BestOf(
       [this](const Ends& of) {
-        const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims()), bias_desc_, of.dst,
-                                         strides_, dilates_, pad_, pad_);
+        const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims(), memory::data_type::f32),
+                                         bias_desc_, of.dst, strides_, dilates_, pad_, pad_);
         return typename Pass::primitive_desc(wanted, onednn::UserScratchpad(), context_.engine, forward_pd_);
       },
       &params_ends_);
@@ -330,8 +348,8 @@ typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardParamsScratch
 template <typename Kind>
 memory ConvolutionOp<Kind>::In(const memory::desc& layout, const Tensor& tensor, const Reorder& reorder,
                                std::byte* copy) {
-  if (!reorder.needed()) return context_.Memory(layout, tensor.floats());
-  reorder.Run(&context_, tensor.floats(), copy);
+  if (!reorder.needed()) return context_.Memory(layout, tensor.data);
+  reorder.Run(&context_, tensor.data, copy);
   return context_.Memory(layout, copy);
 }
 
@@ -339,8 +357,8 @@ template <typename Kind>
 void ConvolutionOp<Kind>::Forward(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = ForwardScratch(&pieces);
-  float* const out = args.out[0].floats();
-  void* const dst = forward_to_dst_.needed() ? static_cast<void*>(scratch.output) : out;
+  void* const out = args.out[0].data;
+  void* const dst = forward_to_dst_.needed() ? scratch.output : out;
   std::unordered_map<int, memory> arguments = {
       {DNNL_ARG_SRC, In(forward_ends_.src, args.in[0], in_to_forward_, scratch.input)},
       {DNNL_ARG_WEIGHTS, forward_weights_.Get(&context_, args.params[0])},
@@ -356,13 +374,13 @@ void ConvolutionOp<Kind>::BackwardInput(const OpArgs& args) {
   if (args.d_in[0].data == nullptr) return;
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardInputScratch(&pieces);
-  void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].floats();
+  void* d_src = src_to_in_.needed() ? scratch.input : args.d_in[0].data;
   context_.Execute(backward_input_,
                    {{DNNL_ARG_DIFF_DST, In(input_ends_.dst, args.d_out[0], dst_to_input_, scratch.output)},
                     {DNNL_ARG_WEIGHTS, backward_weights_.Get(&context_, args.params[0])},
                     {DNNL_ARG_DIFF_SRC, context_.Memory(input_ends_.src, d_src)},
                     {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_input_pd_.scratchpad_desc(), scratch.primitive)}});
-  if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].floats());
+  if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].data);
 }
 
 template <typename Kind>
@@ -392,11 +410,22 @@ void ConvolutionOp<Kind>::AddBias(const float* sum, float* d_bias) const {
   for (int64_t i = 0; i < num_output_; ++i) d_bias[i] += sum[i];
 }
 
+/// Where oneDNN has nothing but its reference for bfloat16, or nothing at all, an op of float32.
 template <typename Kind>
-StatusOr<Backend::OpPtr> MakeOp(const ConvolutionDesc& desc, const Backend::Descs& in) {
-  Backend::OpPtr op;
-  HP_RETURN_IF_ERROR(onednn::Guard(Kind::kName, [&] { op = std::make_unique<ConvolutionOp<Kind>>(desc, in[0]); }));
-  return op;
+StatusOr<Backend::OpPtr> MakeOp(const ConvolutionDesc& desc, ElementType element, const Backend::Descs& in) {
+  std::unique_ptr<ConvolutionOp<Kind>> op;
+  const auto make = [&](ElementType of, const TensorDesc& input) {
+    return onednn::Guard(Kind::kName, [&] { op = std::make_unique<ConvolutionOp<Kind>>(desc, of, input); });
+  };
+  if (element != ElementType::kFloat32) {
+    const Status made = make(element, in[0]);
+    if (made.code() == StatusCode::kResourceExhausted) return made;
+    if (made.ok() && !op->is_reference()) return Backend::OpPtr(std::move(op));
+  }
+  return OnFloat32(in, [&](const Backend::Descs& floats) -> StatusOr<Backend::OpPtr> {
+    HP_RETURN_IF_ERROR(make(ElementType::kFloat32, floats[0]));
+    return Backend::OpPtr(std::move(op));
+  });
 }
 
 }  // namespace
@@ -406,11 +435,11 @@ StatusOr<Backend::OpPtr> CpuBackend::Convolution(const ConvolutionDesc& desc, co
     return MakeInnerProduct({.num_output = desc.num_output, .bias = desc.bias, .input_gradient = desc.input_gradient},
                             in, Shape{in[0].shape[0], desc.num_output, 1, 1});
   }
-  return MakeOp<Convolutions>(desc, in);
+  return MakeOp<Convolutions>(desc, factors_, in);
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::Deconvolution(const ConvolutionDesc& desc, const Descs& in) {
-  return MakeOp<Deconvolutions>(desc, in);
+  return MakeOp<Deconvolutions>(desc, factors_, in);
 }
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu_backend.h"
 
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/update.h"
 
@@ -20,6 +21,8 @@ void CpuBackend::Clear(std::span<float> values) {
             [&](int64_t begin, int64_t end) { std::fill(values.begin() + begin, values.begin() + end, 0.0f); });
 }
 
-std::unique_ptr<Backend> MakeCpuBackend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> MakeCpuBackend(ElementType factors) { return std::make_unique<CpuBackend>(factors); }
+
+bool CpuMultipliesBFloat16() { return onednn::MultipliesBFloat16(); }
 
 }  // namespace hp

@@ -4,13 +4,16 @@
 
 namespace hp {
 
-/// Makes ops for this host's cores, on float32 tensors in host memory; Backend (backend/backend.h) says what each
-/// computes. Each method is defined in the file of its op: Pooling in pooling.cc. Tensors of any layout are accepted;
-/// convolutions choose blocked or NHWC layouts (README.md). The backend has no state, so factory methods may be called
-/// by any thread and ops of several executors share nothing; an op itself is for the executor thread. Only Convolution
-/// and Deconvolution can fail: kInternal with oneDNN's message.
+/// Makes ops for this host's cores, on tensors of float32 or bfloat16 in host memory; Backend (backend/backend.h) says
+/// what each computes. Each method is defined in the file of its op: Pooling in pooling.cc. Tensors of any layout are
+/// accepted; convolutions choose blocked or NHWC layouts (README.md). The backend never changes, so factory methods may
+/// be called by any thread and ops of several executors share nothing; an op itself is for the executor thread. Only
+/// Convolution and Deconvolution can fail: kInternal with oneDNN's message.
 class CpuBackend final : public Backend {
  public:
+  /// @param factors as for MakeCpuBackend.
+  explicit CpuBackend(ElementType factors) : factors_(factors) {}
+
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Im2col(const ConvolutionDesc& desc, const Descs& in) override;
@@ -59,6 +62,9 @@ class CpuBackend final : public Backend {
   void UpdateParams(std::span<const UpdatePart> parts) override;
   void SumsOfSquares(std::span<const SquaresPart> parts) override;
   void Clear(std::span<float> values) override;
+
+ private:
+  const ElementType factors_;
 };
 
 }  // namespace hp

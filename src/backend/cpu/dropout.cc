@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/dropout_mask.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -96,7 +97,8 @@ class DropoutOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Dropout(const DropoutDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<DropoutOp>(desc, in[0]));
+  return OnFloat32(
+      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<DropoutOp>(desc, floats[0])); });
 }
 
 }  // namespace hp

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/label_count.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
@@ -127,11 +128,13 @@ class ElementLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::ElementLoss(const ElementLossDesc& desc, const Descs& in) {
-  return std::visit(
-      [&](const auto& function) {
-        return Backend::OpPtr(std::make_unique<ElementLossOp<std::decay_t<decltype(function)>>>(function, desc, in));
-      },
-      desc.function);
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return std::visit(
+        [&](const auto& function) {
+          return OpPtr(std::make_unique<ElementLossOp<std::decay_t<decltype(function)>>>(function, desc, floats));
+        },
+        desc.function);
+  });
 }
 
 }  // namespace hp

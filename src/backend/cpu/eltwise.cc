@@ -1,4 +1,6 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -8,8 +10,10 @@
 namespace hp {
 namespace {
 
-/// Product, weighted sum or maximum of inputs of one shape, in the first input's layout; inputs in other layouts go
-/// through scratch. Which input was the largest is found again in the backward pass rather than kept.
+/// Product, weighted sum or maximum of inputs of one shape and element type, in the first input's layout; inputs in
+/// other layouts go through scratch. Which input was the largest is found again in the backward pass rather than kept.
+/// @tparam T float or BFloat16.
+template <typename T>
 class EltwiseOp final : public Op {
  public:
   EltwiseOp(const EltwiseDesc& desc, const Backend::Descs& in) : desc_(desc), in_(in), count_(in[0].count()) {
@@ -21,25 +25,26 @@ class EltwiseOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const std::vector<const float*> x = Inputs(args);
-    float* y = args.out[0].floats();
+    const std::vector<const T*> x = Inputs(args);
+    T* const y = DataOf<T>(args.out[0]);
     ForChunks(count_, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        y[i] = desc_.operation == EltwiseDesc::kSum ? desc_.coeff[0] * x[0][i] : x[0][i];
-      for (size_t k = 1; k < x.size(); ++k) Combine(k, x[k], y, begin, end);
+      ForRuns<T>(begin, end, y, [&](int64_t first, int64_t count, float* values) { Combine(x, first, count, values); });
     });
   }
 
   void BackwardInput(const OpArgs& args) override {
-    const std::vector<const float*> x =
-        desc_.operation == EltwiseDesc::kSum ? std::vector<const float*>() : Inputs(args);
+    const std::vector<const T*> x = desc_.operation == EltwiseDesc::kSum ? std::vector<const T*>() : Inputs(args);
+    const T* const dy = DataOf<const T>(args.d_out[0]);
     for (size_t k = 0; k < in_.size(); ++k) {
-      float* dx = args.d_in[k].floats();
+      T* const dx = DataOf<T>(args.d_in[k]);
       if (dx == nullptr) continue;
       const bool foreign = !SameOrder(in_[k], in_[0]);
-      float* target = foreign ? reinterpret_cast<float*>(args.scratch) : dx;
-      ForChunks(count_,
-                [&](int64_t begin, int64_t end) { Gradient(k, x, args.d_out[0].floats(), target, begin, end); });
+      T* const target = foreign ? reinterpret_cast<T*>(args.scratch) : dx;
+      ForChunks(count_, [&](int64_t begin, int64_t end) {
+        ForRuns<T>(begin, end, target, [&](int64_t first, int64_t count, float* values) {
+          Gradient(k, x, dy + first, first, count, values);
+        });
+      });
       if (foreign) CopyLayout(in_[0], target, in_[k], dx);
     }
   }
@@ -48,32 +53,33 @@ class EltwiseOp final : public Op {
 
  private:
   /// The inputs in the first one's layout.
-  std::vector<const float*> Inputs(const OpArgs& args) const {
-    float* place = reinterpret_cast<float*>(args.scratch);
-    std::vector<const float*> x;
+  std::vector<const T*> Inputs(const OpArgs& args) const {
+    T* place = reinterpret_cast<T*>(args.scratch);
+    std::vector<const T*> x;
     for (size_t k = 0; k < in_.size(); ++k) {
-      x.push_back(args.in[k].floats());
+      x.push_back(DataOf<const T>(args.in[k]));
       if (SameOrder(in_[k], in_[0])) continue;
       place += count_;  // the first place is for gradients
-      CopyLayout(in_[k], args.in[k].floats(), in_[0], place);
+      CopyLayout(in_[k], args.in[k].data, in_[0], place);
       x.back() = place;
     }
     return x;
   }
 
-  /// y = y combined with input k.
-  void Combine(size_t k, const float* x, float* y, int64_t begin, int64_t end) const {
-    const float coeff = desc_.coeff[k];
-    switch (desc_.operation) {
-      case EltwiseDesc::kProd:
-        for (int64_t i = begin; i < end; ++i) y[i] *= x[i];
-        break;
-      case EltwiseDesc::kSum:
-        for (int64_t i = begin; i < end; ++i) y[i] += coeff * x[i];
-        break;
-      case EltwiseDesc::kMax:
-        for (int64_t i = begin; i < end; ++i) y[i] = Replaces(k, y[i], x[i]) ? x[i] : y[i];
-        break;
+  /// y = elements [first, first + count) of all inputs, combined in order.
+  void Combine(const std::vector<const T*>& inputs, int64_t first, int64_t count, float* y) const {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const T* const x = inputs[k] + first;
+      const float coeff = desc_.coeff[k];
+      if (desc_.operation == EltwiseDesc::kSum) {
+        for (int64_t i = 0; i < count; ++i) y[i] = k == 0 ? coeff * x[i] : y[i] + coeff * x[i];
+      } else if (k == 0) {
+        for (int64_t i = 0; i < count; ++i) y[i] = x[i];
+      } else if (desc_.operation == EltwiseDesc::kProd) {
+        for (int64_t i = 0; i < count; ++i) y[i] *= x[i];
+      } else {
+        for (int64_t i = 0; i < count; ++i) y[i] = Replaces(k, y[i], x[i]) ? static_cast<float>(x[i]) : y[i];
+      }
     }
   }
 
@@ -84,26 +90,27 @@ class EltwiseOp final : public Op {
     return k == 1 ? x >= best : x > best;
   }
 
-  void Gradient(size_t k, const std::vector<const float*>& x, const float* dy, float* dx, int64_t begin,
-                int64_t end) const {
+  /// @param dy from element `first` on.
+  void Gradient(size_t k, const std::vector<const T*>& x, const T* dy, int64_t first, int64_t count, float* dx) const {
     switch (desc_.operation) {
       case EltwiseDesc::kSum:
-        for (int64_t i = begin; i < end; ++i) dx[i] = desc_.coeff[k] * dy[i];
+        for (int64_t i = 0; i < count; ++i) dx[i] = desc_.coeff[k] * dy[i];
         break;
       case EltwiseDesc::kProd:
-        std::copy(dy + begin, dy + end, dx + begin);
+        for (int64_t i = 0; i < count; ++i) dx[i] = dy[i];
         for (size_t other = 0; other < x.size(); ++other) {
           if (other == k) continue;
-          for (int64_t i = begin; i < end; ++i) dx[i] *= x[other][i];
+          const T* const factor = x[other] + first;
+          for (int64_t i = 0; i < count; ++i) dx[i] *= factor[i];
         }
         break;
       case EltwiseDesc::kMax:
-        for (int64_t i = begin; i < end; ++i) dx[i] = Largest(x, i) == k ? dy[i] : 0;
+        for (int64_t i = 0; i < count; ++i) dx[i] = Largest(x, first + i) == k ? static_cast<float>(dy[i]) : 0;
         break;
     }
   }
 
-  static size_t Largest(const std::vector<const float*>& x, int64_t i) {
+  static size_t Largest(const std::vector<const T*>& x, int64_t i) {
     size_t largest = 0;
     for (size_t k = 1; k < x.size(); ++k) {
       if (Replaces(k, x[largest][i], x[k][i])) largest = k;
@@ -119,7 +126,11 @@ class EltwiseOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Eltwise(const EltwiseDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<EltwiseOp>(desc, in));
+  const auto is_bfloat16 = [](const TensorDesc& input) { return input.element == ElementType::kBFloat16; };
+  if (std::all_of(in.begin(), in.end(), is_bfloat16)) return OpPtr(std::make_unique<EltwiseOp<BFloat16>>(desc, in));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<EltwiseOp<float>>(desc, floats));
+  });
 }
 
 }  // namespace hp

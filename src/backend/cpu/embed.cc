@@ -1,5 +1,6 @@
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 #include "backend/embed_rule.h"
@@ -84,7 +85,8 @@ class EmbedOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Embed(const EmbedDesc& desc, const Descs& in) {
-  return OpPtr(std::make_unique<EmbedOp>(desc, in[0]));
+  return OnFloat32(
+      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<EmbedOp>(desc, floats[0])); });
 }
 
 }  // namespace hp

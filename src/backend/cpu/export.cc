@@ -1,8 +1,8 @@
 // What stands where a tensor crosses to other nodes: in float32, or rounded to bfloat16.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
-#include "base/bfloat16.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,81 +10,62 @@
 namespace hp {
 namespace {
 
-/// to[i] = convert(from[i]).
-template <typename From, typename To, typename Convert>
-void ConvertAll(const From* from, int64_t count, To* to, const Convert& convert) {
-  ForChunks(count, [=](int64_t begin, int64_t end) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to[i] = convert(from[i]);
-  });
-}
-
-void Narrow(const float* from, int64_t count, void* to) {
-  ConvertAll(from, count, static_cast<uint16_t*>(to), [](float value) { return ToBFloat16(value); });
-}
-
-void Widen(const void* from, int64_t count, float* to) {
-  ConvertAll(static_cast<const uint16_t*>(from), count, to, [](uint16_t bits) { return FromBFloat16(bits); });
-}
-
 /// A tensor that leaves the node: the wire's layout out, the sum of the readers' gradients back in the net's.
 class ExportOp final : public Op {
  public:
-  ExportOp(int parts, ElementType element, const TensorDesc& in) : in_(in), narrow_(element != ElementType::kFloat32) {
+  ExportOp(int parts, ElementType element, const TensorDesc& in) : in_(in) {
     outputs_ = {{in.shape, 1, element}};
-    const int copies = in.dense() && parts <= 1 ? 0 : std::max(1, parts);
-    if (narrow_) scratch_bytes_ = static_cast<size_t>(in.count() * copies) * sizeof(float);
+    if (in.element != ElementType::kFloat32 && parts > 1) scratch_bytes_ = FloatsOf(in).bytes();
   }
 
-  void Forward(const OpArgs& args) override {
-    const float* const from = args.in[0].floats();
-    if (!narrow_) return CopyLayout(in_, from, {in_.shape, 1}, args.out[0].floats());
-    float* const dense = Scratch(args, 0);
-    if (!in_.dense()) CopyLayout(in_, from, {in_.shape, 1}, dense);
-    Narrow(in_.dense() ? from : dense, in_.count(), args.out[0].data);
-  }
+  void Forward(const OpArgs& args) override { CopyLayout(in_, args.in[0].data, outputs_[0], args.out[0].data); }
   /// args.d_out holds one gradient for each reader.
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    if (scratch_bytes_ == 0 && narrow_ && args.d_out[0].data != nullptr) {
-      return Widen(args.d_out[0].data, in_.count(), args.d_in[0].floats());
-    }
-    std::vector<const float*> parts;
+    void* const to = args.d_in[0].data;
+    if (to == nullptr) return;
+    std::vector<const void*> parts;
     for (const Tensor& d_out : args.d_out) {
-      if (d_out.data == nullptr) continue;
-      float* const wide = narrow_ ? Scratch(args, std::ssize(parts)) : d_out.floats();
-      if (narrow_) Widen(d_out.data, in_.count(), wide);
-      parts.push_back(wide);
+      if (d_out.data != nullptr) parts.push_back(d_out.data);
     }
-    if (parts.empty()) {
-      std::fill_n(args.d_in[0].floats(), in_.count(), 0.0f);
-    } else {
-      SumFromDense(parts, in_, args.d_in[0].floats());
-    }
+    if (parts.empty()) return Zero(in_, to);
+    if (parts.size() == 1) return CopyLayout(outputs_[0], parts[0], in_, to);
+    if (in_.element == ElementType::kFloat32) return Sum(parts, in_, static_cast<float*>(to));
+    float* const sum = reinterpret_cast<float*>(args.scratch);
+    Sum(parts, FloatsOf(in_), sum);
+    CopyLayout(FloatsOf(in_), sum, in_, to);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
 
  private:
-  float* Scratch(const OpArgs& args, int64_t part) const {
-    return reinterpret_cast<float*>(args.scratch) + part * in_.count();
+  static TensorDesc FloatsOf(const TensorDesc& desc) { return {desc.shape, desc.channel_block}; }
+
+  void Sum(const std::vector<const void*>& parts, const TensorDesc& to, float* target) const {
+    OfElement(outputs_[0].element, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      std::vector<const T*> typed;
+      for (const void* part : parts) typed.push_back(static_cast<const T*>(part));
+      SumFromDense<T>(typed, to, target);
+    });
   }
 
   const TensorDesc in_;
-  const bool narrow_;
 };
 
 /// A tensor that lands in bfloat16.
 class ImportOp final : public Op {
  public:
-  explicit ImportOp(const TensorDesc& in) { outputs_ = {{in.shape, 1}}; }
+  explicit ImportOp(const TensorDesc& in) : in_(in) { outputs_ = {{in.shape, 1}}; }
 
-  void Forward(const OpArgs& args) override { Widen(args.in[0].data, outputs_[0].count(), args.out[0].floats()); }
+  void Forward(const OpArgs& args) override { CopyLayout(in_, args.in[0].data, outputs_[0], args.out[0].data); }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data != nullptr) Narrow(args.d_out[0].floats(), outputs_[0].count(), args.d_in[0].data);
+    if (args.d_in[0].data != nullptr) CopyLayout(outputs_[0], args.d_out[0].data, in_, args.d_in[0].data);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
+
+ private:
+  const TensorDesc in_;
 };
 
 /// Rounds a tensor for readers on its own node as the wire rounds it for others.
@@ -93,12 +74,19 @@ class RoundOp final : public Op {
   explicit RoundOp(const TensorDesc& in) { outputs_ = {in}; }
 
   void Forward(const OpArgs& args) override {
-    ConvertAll(args.in[0].floats(), outputs_[0].count(), args.out[0].floats(),
-               [](float value) { return FromBFloat16(ToBFloat16(value)); });
+    OfElement(outputs_[0].element, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      const T* const from = DataOf<const T>(args.in[0]);
+      T* const to = DataOf<T>(args.out[0]);
+      ForChunks(outputs_[0].count(), [=](int64_t begin, int64_t end) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) to[i] = FromBFloat16(ToBFloat16(from[i]));
+      });
+    });
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr || args.d_in[0].data == args.d_out[0].data) return;
-    CopyLayout(outputs_[0], args.d_out[0].floats(), outputs_[0], args.d_in[0].floats());
+    CopyLayout(outputs_[0], args.d_out[0].data, outputs_[0], args.d_in[0].data);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

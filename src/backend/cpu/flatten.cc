@@ -7,11 +7,13 @@ namespace {
 /// The input in dense NCHW order under another shape.
 class FlattenOp final : public Op {
  public:
-  FlattenOp(const Shape& out, const TensorDesc& in) : in_(in), dense_{in.shape, 1} { outputs_ = {{out, 1}}; }
+  FlattenOp(const Shape& out, const TensorDesc& in) : in_(in), dense_{in.shape, 1, in.element} {
+    outputs_ = {{out, 1, in.element}};
+  }
 
-  void Forward(const OpArgs& args) override { CopyLayout(in_, args.in[0].floats(), dense_, args.out[0].floats()); }
+  void Forward(const OpArgs& args) override { CopyLayout(in_, args.in[0].data, dense_, args.out[0].data); }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() != nullptr) CopyLayout(dense_, args.d_out[0].floats(), in_, args.d_in[0].floats());
+    if (args.d_in[0].data != nullptr) CopyLayout(dense_, args.d_out[0].data, in_, args.d_in[0].data);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 #include "backend/im2col_op.h"
@@ -26,10 +27,7 @@ Range ColumnsInside(const Im2colPlaces& p, const Im2colPlaces::Tap& tap) {
   return {std::min(begin, p.out_w), std::max(std::min(begin, p.out_w), std::min(end, p.out_w))};
 }
 
-struct Im2colCopies {
-  void CopyLayout(const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc, void* to) const {
-    hp::CopyLayout(from_desc, static_cast<const float*>(from), to_desc, static_cast<float*>(to));
-  }
+struct Im2colCopies : HostCopies {
   void Unfold(ElementType, const Im2colPlaces& p, const void* image, void* columns) const {
     const int64_t plane = p.out_h * p.out_w, count = p.planes() * p.taps();
     ForItems(count, count * plane, [&](int64_t column) {
@@ -65,7 +63,9 @@ struct Im2colCopies {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Im2col(const ConvolutionDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<Im2colOp<Im2colCopies>>(Im2colCopies(), desc, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<Im2colOp<Im2colCopies>>(Im2colCopies(), desc, floats[0]));
+  });
 }
 
 }  // namespace hp

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
@@ -100,7 +101,9 @@ class InfogainLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::InfogainLoss(const InfogainLossDesc& desc, const Descs& in) {
-  return OpPtr(std::make_unique<InfogainLossOp>(desc, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<InfogainLossOp>(desc, floats[0]));
+  });
 }
 
 }  // namespace hp

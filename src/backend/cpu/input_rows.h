@@ -15,7 +15,7 @@ class InputRows {
   struct Block {
     TensorDesc desc;
     int64_t first = 0, columns = 0;
-    bool dense = true;        ///< its rows can be read in place
+    bool dense = true;        ///< and float32: its rows can be read in place
     int64_t copy_offset = 0;  ///< of its dense copy in scratch, in floats
   };
 

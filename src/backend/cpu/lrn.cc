@@ -1,6 +1,8 @@
 #include "backend/cpu/lrn.h"
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
+#include "backend/cpu/float32_inputs.h"
 
 #include <algorithm>
 #include <new>
@@ -14,7 +16,9 @@ namespace {
 /// Works on tiles of some pixels with all their channels: squares go into a buffer with a margin of zeros on either
 /// side of the channels, from which each window is a sum of n shifted vectors whatever the layout is. Nothing is kept
 /// for the backward pass: the op is bound by memory, and to compute s again costs less than to write and read it.
-template <typename Power>
+///
+/// @tparam T float or BFloat16.
+template <typename Power, typename T>
 class LrnAcrossOp final : public Op {
  public:
   LrnAcrossOp(const LrnDesc& desc, const TensorDesc& in)
@@ -31,11 +35,11 @@ class LrnAcrossOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* const in = args.in[0].floats();
-    float* const out = args.out[0].floats();
+    const T* const in = DataOf<const T>(args.in[0]);
+    T* const out = DataOf<T>(args.out[0]);
     ForEachTile(1, [&](const Tile& tile, float* squares) {
-      const float* const x = in;
-      float* const y = out;
+      const T* const x = in;
+      T* const y = out;
       const Terms t = terms_;
       ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
@@ -51,11 +55,12 @@ class LrnAcrossOp final : public Op {
   /// dx_c = dy_c s_c^-beta - 2 alpha beta / n x_c sum over the window of dy x s^-(beta+1).
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    const float *const in = args.in[0].floats(), *const d_out = args.d_out[0].floats();
-    float* const d_in = args.d_in[0].floats();
+    const T *const in = DataOf<const T>(args.in[0]), *const d_out = DataOf<const T>(args.d_out[0]);
+    T* const d_in = DataOf<T>(args.d_in[0]);
     ForEachTile(3, [&](const Tile& tile, float* squares) {
-      const float *const x = in, *const dy = d_out;
-      float *const dx = d_in, *const ratios = squares + tile_ * padded_, *const powers = ratios + tile_ * padded_;
+      const T *const x = in, *const dy = d_out;
+      T* const dx = d_in;
+      float *const ratios = squares + tile_ * padded_, *const powers = ratios + tile_ * padded_;
       const Terms t = terms_;
       ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
@@ -159,15 +164,23 @@ class LrnAcrossOp final : public Op {
   const Terms terms_;
 };
 
+template <typename T>
+struct AcrossOf {
+  template <typename Power>
+  using Kernel = LrnAcrossOp<Power, T>;
+};
+
 }  // namespace
 
 Backend::OpPtr MakeLrnAcrossChannels(const LrnDesc& desc, const TensorDesc& in) {
-  return MakeLrnKernel<LrnAcrossOp>(desc, in);
+  return OfElement(in.element, [&](auto tag) {
+    return MakeLrnKernel<AcrossOf<typename decltype(tag)::Type>::template Kernel>(desc, in);
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::Lrn(const LrnDesc& desc, const Descs& in) {
-  return desc.region == LrnDesc::kAcrossChannels ? MakeLrnAcrossChannels(desc, in[0])
-                                                 : MakeLrnWithinChannel(desc, in[0]);
+  if (desc.region == LrnDesc::kAcrossChannels) return MakeLrnAcrossChannels(desc, in[0]);
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> { return MakeLrnWithinChannel(desc, floats[0]); });
 }
 
 }  // namespace hp

@@ -68,7 +68,7 @@ Backend::OpPtr MakeLrnKernel(const LrnDesc& desc, const TensorDesc& in) {
   return std::make_unique<Kernel<AnyPower>>(desc, in);
 }
 
-// The ops of the two regions of LrnDesc; any layout, which the output keeps.
+// The ops of the two regions of LrnDesc; any layout, which the output keeps. Within a channel float32 alone.
 Backend::OpPtr MakeLrnAcrossChannels(const LrnDesc& desc, const TensorDesc& in);
 Backend::OpPtr MakeLrnWithinChannel(const LrnDesc& desc, const TensorDesc& in);
 

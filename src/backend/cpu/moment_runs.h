@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 
-// Means, squared differences and what is normalised by them, of a run of memory (ChannelRuns).
+// Means, squared differences and what is normalised by them, of a run of memory (ChannelRuns); T is float or BFloat16.
 namespace hp {
 
 // The inner loops, in functions of their own for the compiler's sake (activation.cc). `block` channels lie side by
 // side; with one the loop is along the pixels.
 
 /// sums[c] = the sum of x over the pixels.
-inline void SumRun(const float* x, int64_t pixels, int64_t block, float* sums) {
+template <typename T>
+void SumRun(const T* x, int64_t pixels, int64_t block, float* sums) {
   if (block == 1) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -26,7 +27,8 @@ inline void SumRun(const float* x, int64_t pixels, int64_t block, float* sums) {
 }
 
 /// squares[c] = the sum of (x - centre)^2 over the pixels.
-inline void SquareRun(const float* x, const float* centre, int64_t pixels, int64_t block, float* squares) {
+template <typename T>
+void SquareRun(const T* x, const float* centre, int64_t pixels, int64_t block, float* squares) {
   if (block == 1) {
     const float of = *centre;
     float sum = 0;
@@ -37,15 +39,15 @@ inline void SquareRun(const float* x, const float* centre, int64_t pixels, int64
   }
   std::fill_n(squares, block, 0.0f);
   for (int64_t p = 0; p < pixels; ++p) {
-    const float* const own = x + p * block;
+    const T* const own = x + p * block;
 #pragma omp simd
     for (int64_t c = 0; c < block; ++c) squares[c] += (own[c] - centre[c]) * (own[c] - centre[c]);
   }
 }
 
 /// y = (x - mean) * factor.
-inline void NormalizeRun(const float* x, const float* mean, const float* factor, int64_t pixels, int64_t block,
-                         float* y) {
+template <typename T>
+void NormalizeRun(const T* x, const float* mean, const float* factor, int64_t pixels, int64_t block, T* y) {
   if (block == 1) {
     const float of = *mean, by = *factor;
 #pragma omp simd
@@ -59,8 +61,9 @@ inline void NormalizeRun(const float* x, const float* mean, const float* factor,
 }
 
 /// dx = (dy - a - y b) * factor.
-inline void NormalizedGradientRun(const float* y, const float* dy, const float* a, const float* b, const float* factor,
-                                  int64_t pixels, int64_t block, float* dx) {
+template <typename T>
+void NormalizedGradientRun(const T* y, const T* dy, const float* a, const float* b, const float* factor, int64_t pixels,
+                           int64_t block, T* dx) {
   if (block == 1) {
     const float less = *a, times = *b, by = *factor;
 #pragma omp simd

@@ -1,5 +1,6 @@
 #include "backend/cpu/channel_runs.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/moment_runs.h"
 
 #include <cmath>
@@ -71,7 +72,8 @@ class MvnOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Mvn(const MvnDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<MvnOp>(desc, in[0]));
+  return OnFloat32(
+      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<MvnOp>(desc, floats[0])); });
 }
 
 }  // namespace hp

@@ -29,20 +29,32 @@ std::string DescribeInstructions() {
   return Format("oneDNN %d.%d.%d %s", version->major, version->minor, version->patch, name.c_str());
 }
 
-dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block) {
+bool MultipliesBFloat16() {
+  // Sets of bits, as above: those of avx512_core_bf16 and whatever came after it.
+  constexpr int kBits = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kBits) == kBits;
+}
+
+dnnl::memory::data_type TypeOf(ElementType element) {
+  return element == ElementType::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block, dnnl::memory::data_type type) {
   Tag tag = Tag::nhwc;
   if (channel_block == 1) tag = Tag::nchw;
   if (channel_block == 8) tag = Tag::nChw8c;
   if (channel_block == 16) tag = Tag::nChw16c;
-  return {shape.dims(), dnnl::memory::data_type::f32, tag};
+  return {shape.dims(), type, tag};
 }
 
-dnnl::memory::desc DescribeNhwc(const Shape& shape) { return {shape.dims(), dnnl::memory::data_type::f32, Tag::nhwc}; }
+dnnl::memory::desc DescribeNhwc(const Shape& shape, dnnl::memory::data_type type) {
+  return {shape.dims(), type, Tag::nhwc};
+}
 
 std::string FormatName(const dnnl::memory::desc& desc) {
   const dnnl_memory_desc_t& data = desc.data;
   const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
-  std::string name = Format("kind%d", static_cast<int>(data.format_kind));
+  std::string name = Format("type%d kind%d", static_cast<int>(data.data_type), static_cast<int>(data.format_kind));
   for (int i = 0; i < data.ndims; ++i) {
     name +=
         Format(" %lld:%lld", static_cast<long long>(data.padded_dims[i]), static_cast<long long>(blocking.strides[i]));

@@ -19,13 +19,19 @@ int64_t NativeBlock();
 /// oneDNN's version and the instructions that it uses on this host: "oneDNN 2.6.3 avx2".
 std::string DescribeInstructions();
 
-/// oneDNN's description of a float32 tensor [N, C, H, W] with `channel_block`, which divides C.
-dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block);
+/// Whether this host has instructions for products of bfloat16: AVX512_BF16 or AMX.
+bool MultipliesBFloat16();
+
+/// float32 or bfloat16.
+dnnl::memory::data_type TypeOf(ElementType element);
+
+/// oneDNN's description of a tensor [N, C, H, W] with `channel_block`, which divides C.
+dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block, dnnl::memory::data_type type);
 /// The same, always named NHWC: with one channel it is also NCHW and with 16 also nChw16c, but oneDNN picks its kernels
 /// by the name.
-dnnl::memory::desc DescribeNhwc(const Shape& shape);
+dnnl::memory::desc DescribeNhwc(const Shape& shape, dnnl::memory::data_type type);
 
-/// A name for the memory format of `desc` ("256x48x5x5 s... 16i16o"): equal for equal formats and sizes, as
+/// A name for element type and memory format of `desc` ("256x48x5x5 s... 16i16o"): equal for equal ones and sizes, as
 /// PackedParams wants.
 std::string FormatName(const dnnl::memory::desc& desc);
 

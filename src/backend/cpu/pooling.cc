@@ -4,6 +4,8 @@
 // threads add to one element and sums have a fixed order. Vectors run along the channels of a block; in dense NCHW,
 // with one channel in a block, loops are scalar.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/vec.h"
 #include "backend/stochastic_pooling_rule.h"
 #include "backend/window.h"
@@ -12,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 
 namespace hp {
 namespace {
@@ -73,20 +77,39 @@ void ForEachRow(const Geometry& g, int64_t rows, const Body& body) {
   }
 }
 
-template <int W>
-inline void ZeroRow(const Geometry& g, float* row) {
-  for (int64_t w = 0; w < g.in_w; ++w) Store<W>(row + w * g.block, FloatVec<W>{});
+/// Pixels of a row whose sums are in a buffer: 16 KiB of 16 channels each.
+constexpr int64_t kBufferedPixels = 256;
+
+/// Writes a row of an input's gradient: add(begin, end, to, stride) adds to pixels [begin, end), of which `to` has the
+/// first; all pixels at once where the row is floats, else piece by piece in a buffer, so that each sum is rounded
+/// once.
+template <int W, typename T, typename Add>
+void WriteRow(const Geometry& g, T* row, const Add& add) {
+  if constexpr (std::is_same_v<T, float>) {
+    for (int64_t w = 0; w < g.in_w; ++w) Store<W>(row + w * g.block, FloatVec<W>{});
+    add(0, g.in_w, row, g.block);
+  } else {
+    alignas(64) float sums[kBufferedPixels * W];
+    for (int64_t begin = 0; begin < g.in_w; begin += kBufferedPixels) {
+      const int64_t pixels = std::min(g.in_w - begin, kBufferedPixels);
+      std::fill_n(sums, pixels * W, 0.0f);
+      add(begin, begin + pixels, sums, int64_t{W});
+      for (int64_t w = 0; w < pixels; ++w) Store<W>(row + (begin + w) * g.block, Load<W>(sums + w * W));
+    }
+  }
 }
 
+/// @tparam T float or BFloat16.
+template <typename T>
 class AveragePoolingOp final : public Op {
  public:
   AveragePoolingOp(const PoolingDesc& desc, const TensorDesc& in) : g_(desc, in, PooledShape(desc, in.shape)) {
-    outputs_ = {{PooledShape(desc, in.shape), in.channel_block}};
+    outputs_ = {{PooledShape(desc, in.shape), in.channel_block, in.element}};
   }
 
   void Forward(const OpArgs& args) override {
-    const float* in = args.in[0].floats();
-    float* out = args.out[0].floats();
+    const T* in = DataOf<const T>(args.in[0]);
+    T* out = DataOf<T>(args.out[0]);
     ForEachRow(g_, g_.out_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       ForwardRow<decltype(width)::value>(in + plane * g_.in_h * g_.in_w * g_.block + channel, row,
                                          out + (plane * g_.out_h + row) * g_.out_w * g_.block + channel);
@@ -94,9 +117,9 @@ class AveragePoolingOp final : public Op {
   }
 
   void BackwardInput(const OpArgs& args) override {
-    float* d_in = args.d_in[0].floats();
+    T* d_in = DataOf<T>(args.d_in[0]);
     if (d_in == nullptr) return;
-    const float* d_out = args.d_out[0].floats();
+    const T* d_out = DataOf<const T>(args.d_out[0]);
     ForEachRow(g_, g_.in_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       BackwardRow<decltype(width)::value>(d_out + plane * g_.out_h * g_.out_w * g_.block + channel, row,
                                           d_in + (plane * g_.in_h + row) * g_.in_w * g_.block + channel);
@@ -107,7 +130,7 @@ class AveragePoolingOp final : public Op {
 
  private:
   template <int W>
-  void ForwardRow(const float* in, int64_t row, float* out) const {
+  void ForwardRow(const T* in, int64_t row, T* out) const {
     const Axis::Window& r = g_.rows.windows[row];
     for (const Axis::Window& c : g_.columns.windows) {
       FloatVec<W> sum = {};
@@ -121,37 +144,40 @@ class AveragePoolingOp final : public Op {
 
   /// Each row collects from the windows that cover it, in their order.
   template <int W>
-  void BackwardRow(const float* d_out, int64_t row, float* d_in) const {
-    ZeroRow<W>(g_, d_in);
+  void BackwardRow(const T* d_out, int64_t row, T* d_in) const {
     const Axis::Range& r = g_.rows.covering[row];
-    for (int64_t h = r.begin; h < r.end; ++h) {
-      const float* gradient = d_out + h * g_.out_w * g_.block;
-      for (const Axis::Window& c : g_.columns.windows) {
-        const FloatVec<W> share = Load<W>(gradient) * (1.0f / static_cast<float>(g_.rows.windows[h].extent * c.extent));
-        for (int64_t w = c.begin; w < c.end; ++w) {
-          float* place = d_in + w * g_.block;
-          Store<W>(place, Load<W>(place) + share);
+    WriteRow<W>(g_, d_in, [&](int64_t begin, int64_t end, float* to, int64_t stride) {
+      for (int64_t h = r.begin; h < r.end; ++h) {
+        const T* gradient = d_out + h * g_.out_w * g_.block;
+        for (const Axis::Window& c : g_.columns.windows) {
+          const FloatVec<W> share =
+              Load<W>(gradient) * (1.0f / static_cast<float>(g_.rows.windows[h].extent * c.extent));
+          for (int64_t w = std::max<int64_t>(begin, c.begin); w < std::min<int64_t>(end, c.end); ++w) {
+            float* const place = to + (w - begin) * stride;
+            Store<W>(place, Load<W>(place) + share);
+          }
+          gradient += g_.block;
         }
-        gradient += g_.block;
       }
-    }
+    });
   }
 
   const Geometry g_;
 };
 
 /// Keeps in `saved` where in its window each maximum stood (the first of equal ones): a byte if the kernel allows it.
-template <typename Index>
+/// @tparam T float or BFloat16.
+template <typename Index, typename T>
 class MaxPoolingOp : public Op {
  public:
   MaxPoolingOp(const PoolingDesc& desc, const TensorDesc& in) : g_(desc, in, PooledShape(desc, in.shape)) {
-    outputs_ = {{PooledShape(desc, in.shape), in.channel_block}};
+    outputs_ = {{PooledShape(desc, in.shape), in.channel_block, in.element}};
     saved_bytes_ = outputs_[0].count() * sizeof(Index);
   }
 
   void Forward(const OpArgs& args) override {
-    const float* in = args.in[0].floats();
-    float* out = args.out[0].floats();
+    const T* in = DataOf<const T>(args.in[0]);
+    T* out = DataOf<T>(args.out[0]);
     Index* places = reinterpret_cast<Index*>(args.saved);
     ForEachRow(g_, g_.out_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       const int64_t begin = (plane * g_.out_h + row) * g_.out_w * g_.block + channel;
@@ -161,9 +187,9 @@ class MaxPoolingOp : public Op {
   }
 
   void BackwardInput(const OpArgs& args) override {
-    float* d_in = args.d_in[0].floats();
+    T* d_in = DataOf<T>(args.d_in[0]);
     if (d_in == nullptr) return;
-    const float* d_out = args.d_out[0].floats();
+    const T* d_out = DataOf<const T>(args.d_out[0]);
     const Index* places = reinterpret_cast<const Index*>(args.saved);
     ForEachRow(g_, g_.in_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       const int64_t begin = plane * g_.out_h * g_.out_w * g_.block + channel;
@@ -197,7 +223,7 @@ class MaxPoolingOp : public Op {
   }
 
   template <int W>
-  void ForwardRow(const float* in, int64_t row, float* out, Index* places) const {
+  void ForwardRow(const T* in, int64_t row, T* out, Index* places) const {
     const Axis::Window& r = g_.rows.windows[row];
     for (const Axis::Window& c : g_.columns.windows) {
       // Begins with the first element, not with the least float: a NaN there must come through.
@@ -219,33 +245,35 @@ class MaxPoolingOp : public Op {
   }
 
   template <int W>
-  void BackwardRow(const float* d_out, const Index* places, int64_t row, float* d_in) const {
-    ZeroRow<W>(g_, d_in);
+  void BackwardRow(const T* d_out, const Index* places, int64_t row, T* d_in) const {
     const Axis::Range& r = g_.rows.covering[row];
-    for (int64_t h = r.begin; h < r.end; ++h) {
-      int64_t o = h * g_.out_w * g_.block;
-      for (const Axis::Window& c : g_.columns.windows) {
-        const FloatVec<W> gradient = Load<W>(d_out + o);
-        typename Places<W>::Vec stored;
-        std::memcpy(&stored, places + o, sizeof(stored));
-        const IntVec<W> chosen = __builtin_convertvector(stored, IntVec<W>);
-        const int32_t first = Place(g_.rows.windows[h], c, row, 0);
-        for (int32_t w = c.begin; w < c.end; ++w) {
-          float* place = d_in + w * g_.block;
-          Store<W>(place, Load<W>(place) + (chosen == first + w ? gradient : FloatVec<W>{}));
+    WriteRow<W>(g_, d_in, [&](int64_t begin, int64_t end, float* to, int64_t stride) {
+      for (int64_t h = r.begin; h < r.end; ++h) {
+        int64_t o = h * g_.out_w * g_.block;
+        for (const Axis::Window& c : g_.columns.windows) {
+          const FloatVec<W> gradient = Load<W>(d_out + o);
+          typename Places<W>::Vec stored;
+          std::memcpy(&stored, places + o, sizeof(stored));
+          const IntVec<W> chosen = __builtin_convertvector(stored, IntVec<W>);
+          const int32_t first = Place(g_.rows.windows[h], c, row, 0);
+          const auto from = std::max(static_cast<int32_t>(begin), c.begin);
+          for (int32_t w = from; w < std::min(static_cast<int32_t>(end), c.end); ++w) {
+            float* const place = to + (w - begin) * stride;
+            Store<W>(place, Load<W>(place) + (chosen == first + w ? gradient : FloatVec<W>{}));
+          }
+          o += g_.block;
         }
-        o += g_.block;
       }
-    }
+    });
   }
 };
 
 /// A maximum's place is the place of the value that was drawn. In a test there is no place.
 template <typename Index>
-class StochasticPoolingOp final : public MaxPoolingOp<Index> {
+class StochasticPoolingOp final : public MaxPoolingOp<Index, float> {
  public:
   StochasticPoolingOp(const PoolingDesc& desc, const TensorDesc& in)
-      : MaxPoolingOp<Index>(desc, in), rule_{desc.stream_key}, planes_(in.shape[1] / this->g_.block) {}
+      : MaxPoolingOp<Index, float>(desc, in), rule_{desc.stream_key}, planes_(in.shape[1] / this->g_.block) {}
 
   void Forward(const OpArgs& args) override {
     const Geometry& g = this->g_;
@@ -300,18 +328,28 @@ class StochasticPoolingOp final : public MaxPoolingOp<Index> {
 };
 
 template <typename Index>
-Backend::OpPtr MakeChoice(const PoolingDesc& desc, const TensorDesc& in) {
-  if (desc.method == PoolingDesc::kMax) return std::make_unique<MaxPoolingOp<Index>>(desc, in);
-  return std::make_unique<StochasticPoolingOp<Index>>(desc, in);
+StatusOr<Backend::OpPtr> MakeChoice(const PoolingDesc& desc, const Backend::Descs& in) {
+  if (desc.method == PoolingDesc::kStochastic) {
+    return OnFloat32(in, [&](const Backend::Descs& floats) -> StatusOr<Backend::OpPtr> {
+      return Backend::OpPtr(std::make_unique<StochasticPoolingOp<Index>>(desc, floats[0]));
+    });
+  }
+  return OfElement(in[0].element, [&](auto tag) {
+    return Backend::OpPtr(std::make_unique<MaxPoolingOp<Index, typename decltype(tag)::Type>>(desc, in[0]));
+  });
 }
 
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Pooling(const PoolingDesc& desc, const Descs& in) {
-  if (desc.method == PoolingDesc::kAve) return Backend::OpPtr(std::make_unique<AveragePoolingOp>(desc, in[0]));
+  if (desc.method == PoolingDesc::kAve) {
+    return OfElement(in[0].element, [&](auto tag) {
+      return Backend::OpPtr(std::make_unique<AveragePoolingOp<typename decltype(tag)::Type>>(desc, in[0]));
+    });
+  }
   const Shape& shape = in[0].shape;
   const int64_t kernel = desc.global ? shape[2] * shape[3] : desc.kernel_h * desc.kernel_w;
-  return kernel <= 256 ? MakeChoice<uint8_t>(desc, in[0]) : MakeChoice<int32_t>(desc, in[0]);
+  return kernel <= 256 ? MakeChoice<uint8_t>(desc, in) : MakeChoice<int32_t>(desc, in);
 }
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 // Reduction and ArgMax.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 #include "backend/reduction_rules.h"
@@ -115,11 +116,15 @@ class ArgMaxOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Reduction(const ReductionDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<ReductionOp>(desc, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<ReductionOp>(desc, floats[0]));
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::ArgMax(const ArgMaxDesc& desc, const Shape& out, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<ArgMaxOp>(desc, out, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<ArgMaxOp>(desc, out, floats[0]));
+  });
 }
 
 }  // namespace hp

@@ -3,12 +3,14 @@
 // of channels that are contiguous in both are copied. Tiles and runs are divided over the threads of the team.
 #include "backend/cpu/reorder.h"
 
+#include "backend/cpu/element.h"
 #include "backend/cpu/parallel.h"
 
 #include "glog/logging.h"
 
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 namespace hp {
 namespace {
@@ -37,19 +39,20 @@ void ForTiles(const Shape& shape, int64_t block, const Visit& visit) {
 }
 
 /// blocked = dense, or += with kAdd, for one tile; in pieces that both sides find in the L1 cache.
-template <bool kAdd>
-void Scatter(const float* dense, float* blocked, const Tile& tile, int64_t begin, int64_t end, int64_t pixels,
+template <bool kAdd, typename From, typename To>
+void Scatter(const From* dense, To* blocked, const Tile& tile, int64_t begin, int64_t end, int64_t pixels,
              int64_t block) {
   for (int64_t s = begin; s < end; ++s) {
     for (int64_t c = 0; c < tile.channels; ++c) {
       const float value = dense[tile.dense + c * pixels + s];
-      float* to = blocked + tile.blocked + s * block + c;
+      To* to = blocked + tile.blocked + s * block + c;
       *to = kAdd ? *to + value : value;
     }
   }
 }
 
-void Gather(const float* blocked, float* dense, const Tile& tile, int64_t pixels, int64_t block) {
+template <typename From, typename To>
+void Gather(const From* blocked, To* dense, const Tile& tile, int64_t pixels, int64_t block) {
   for (int64_t begin = 0; begin < pixels; begin += kTilePixels) {
     const int64_t end = std::min(pixels, begin + kTilePixels);
     for (int64_t c = 0; c < tile.channels; ++c) {
@@ -60,51 +63,40 @@ void Gather(const float* blocked, float* dense, const Tile& tile, int64_t pixels
   }
 }
 
-void CopyFlat(const float* source, float* target, int64_t count) {
-  if (source == target) return;
+template <typename From, typename To>
+void CopyFlat(const From* source, To* target, int64_t count) {
+  if (static_cast<const void*>(source) == target) return;
   ForChunks(count, [=](int64_t begin, int64_t end) {
-    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin) * sizeof(float));
+    if constexpr (std::is_same_v<From, To>) {
+      std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin) * sizeof(To));
+    } else {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) target[i] = static_cast<float>(source[i]);
+    }
   });
 }
 
 /// Between two blocked layouts: runs of channels that are neighbours in both are copied.
-void CopyRuns(const TensorDesc& from, const float* source, const TensorDesc& to, float* target) {
+template <typename From, typename To>
+void CopyRuns(const TensorDesc& from, const From* source, const TensorDesc& to, To* target) {
   const int64_t run = std::gcd(from.channel_block, to.channel_block);
   const int64_t channels = from.shape[1], pixels = from.shape.count(2), runs = channels / run;
   ForItems(from.shape[0] * runs, from.count(), [&](int64_t i) {
     const int64_t n = i / runs, c = i % runs * run;
-    const float* read = source + ElementOffset(from, n, c, 0);
-    float* write = target + ElementOffset(to, n, c, 0);
+    const From* read = source + ElementOffset(from, n, c, 0);
+    To* write = target + ElementOffset(to, n, c, 0);
     for (int64_t s = 0; s < pixels; ++s) {
-      std::copy_n(read + s * from.channel_block, run, write + s * to.channel_block);
+      const From* const own = read + s * from.channel_block;
+      To* const own_target = write + s * to.channel_block;
+      for (int64_t i = 0; i < run; ++i) own_target[i] = static_cast<float>(own[i]);
     }
   });
 }
 
-}  // namespace
-
-void CopyLayout(const TensorDesc& from, const float* source, const TensorDesc& to, float* target) {
-  DCHECK(from.shape == to.shape) << from.shape << " is not " << to.shape;
-  if (SameOrder(from, to)) return CopyFlat(source, target, from.count());
-  const int64_t from_block = EffectiveBlock(from), to_block = EffectiveBlock(to);
-  if (from_block == 1) return SumFromDense({&source, 1}, to, target);
-  if (to_block != 1) return CopyRuns(from, source, to, target);
-  const int64_t pixels = from.shape.count(2);
-  ForTiles(from.shape, from_block, [=](const Tile& tile) { Gather(source, target, tile, pixels, from_block); });
-}
-
-void SumFromDense(std::span<const float* const> sources, const TensorDesc& to, float* target) {
-  const int64_t block = EffectiveBlock(to);
-  if (block == 1) {
-    CopyFlat(sources[0], target, to.count());
-    for (size_t i = 1; i < sources.size(); ++i) {
-      ForChunks(to.count(), [&, i](int64_t begin, int64_t end) {
-        for (int64_t j = begin; j < end; ++j) target[j] += sources[i][j];
-      });
-    }
-    return;
-  }
-  const int64_t pixels = to.shape.count(2);
+/// @param sources dense.
+template <typename From, typename To>
+void BlockDense(std::span<const From* const> sources, const TensorDesc& to, To* target) {
+  const int64_t block = to.channel_block, pixels = to.shape.count(2);
   ForTiles(to.shape, block, [=](const Tile& tile) {
     for (int64_t begin = 0; begin < pixels; begin += kTilePixels) {
       const int64_t end = std::min(pixels, begin + kTilePixels);
@@ -113,5 +105,48 @@ void SumFromDense(std::span<const float* const> sources, const TensorDesc& to, f
     }
   });
 }
+
+template <typename From, typename To>
+void CopyElements(const TensorDesc& from, const From* source, const TensorDesc& to, To* target) {
+  if (SameOrder(from, to)) return CopyFlat(source, target, from.count());
+  const int64_t from_block = EffectiveBlock(from), to_block = EffectiveBlock(to);
+  if (from_block == 1) return BlockDense<From, To>({&source, 1}, to, target);
+  if (to_block != 1) return CopyRuns(from, source, to, target);
+  const int64_t pixels = from.shape.count(2);
+  ForTiles(from.shape, from_block, [=](const Tile& tile) { Gather(source, target, tile, pixels, from_block); });
+}
+
+}  // namespace
+
+void CopyLayout(const TensorDesc& from, const void* source, const TensorDesc& to, void* target) {
+  DCHECK(from.shape == to.shape) << from.shape << " is not " << to.shape;
+  OfElement(from.element, [&](auto from_tag) {
+    OfElement(to.element, [&](auto to_tag) {
+      using From = typename decltype(from_tag)::Type;
+      using To = typename decltype(to_tag)::Type;
+      CopyElements(from, static_cast<const From*>(source), to, static_cast<To*>(target));
+    });
+  });
+}
+
+void Zero(const TensorDesc& desc, void* target) {
+  std::byte* const bytes = static_cast<std::byte*>(target);
+  const auto size = static_cast<int64_t>(BytesOf(desc.element));
+  ForChunks(desc.count(),
+            [=](int64_t begin, int64_t end) { std::memset(bytes + begin * size, 0, (end - begin) * size); });
+}
+
+template <typename T>
+void SumFromDense(std::span<const T* const> sources, const TensorDesc& to, float* target) {
+  if (EffectiveBlock(to) != 1) return BlockDense(sources, to, target);
+  CopyFlat(sources[0], target, to.count());
+  for (size_t i = 1; i < sources.size(); ++i) {
+    ForChunks(to.count(), [&, i](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) target[j] += sources[i][j];
+    });
+  }
+}
+template void SumFromDense(std::span<const float* const>, const TensorDesc&, float*);
+template void SumFromDense(std::span<const BFloat16* const>, const TensorDesc&, float*);
 
 }  // namespace hp

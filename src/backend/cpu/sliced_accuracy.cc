@@ -1,6 +1,7 @@
 // Accuracy over classes that shards have in slices. A row is right if fewer than top_k other scores reach the label's:
 // of more than top_k such scores in one shard, its top_k largest show as much.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/label_count.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/shard_columns.h"
@@ -119,16 +120,22 @@ class SlicedAccuracyOp final : public ForwardOnlyOp {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::TopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<TopScoresOp>(desc, classes, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<TopScoresOp>(desc, classes, floats[0]));
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::JoinedTopScores(const AccuracyDesc& desc, const ClassSlice& classes,
                                                      const Descs& in) {
-  return Backend::OpPtr(std::make_unique<JoinedTopScoresOp>(desc, classes, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<JoinedTopScoresOp>(desc, classes, floats[0]));
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::SlicedAccuracy(const AccuracyDesc& desc, int64_t classes, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<SlicedAccuracyOp>(desc, classes, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<SlicedAccuracyOp>(desc, classes, floats[0]));
+  });
 }
 
 }  // namespace hp

@@ -3,6 +3,7 @@
 // order of shards, so that every shard has the same bits. What a shard then needs of its own classes is computed again
 // from the logits: to keep it would take memory of rows x classes in every solver.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_math.h"
@@ -223,20 +224,27 @@ class SlicedSoftmaxLossOp final : public Op {
 
 StatusOr<Backend::OpPtr> CpuBackend::ClassStatistics(const ClassSlice& classes, bool labels,
                                                      const std::optional<MarginDesc>& margin, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<ClassStatisticsOp>(classes, labels, margin, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<ClassStatisticsOp>(classes, labels, margin, floats[0]));
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::JoinedStatistics(const ClassSlice& classes, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<JoinedStatisticsOp>(classes, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<JoinedStatisticsOp>(classes, floats[0]));
+  });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::SlicedSoftmax(const Descs& in) {
-  return Backend::OpPtr(std::make_unique<SlicedSoftmaxOp>(in[0]));
+  return OnFloat32(
+      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<SlicedSoftmaxOp>(floats[0])); });
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::SlicedSoftmaxLoss(const SoftmaxLossDesc& desc, const ClassSlice& classes,
                                                        const Descs& in) {
-  return Backend::OpPtr(std::make_unique<SlicedSoftmaxLossOp>(desc, classes, in));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<SlicedSoftmaxLossOp>(desc, classes, floats));
+  });
 }
 
 }  // namespace hp

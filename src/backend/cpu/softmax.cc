@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/reorder.h"
 #include "backend/cpu/softmax_math.h"
 
@@ -46,7 +47,8 @@ class SoftmaxOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Softmax(int axis, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<SoftmaxOp>(axis, in[0]));
+  return OnFloat32(
+      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<SoftmaxOp>(axis, floats[0])); });
 }
 
 }  // namespace hp

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
@@ -133,7 +134,9 @@ class SoftmaxLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<SoftmaxLossOp>(desc, in[0]));
+  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<SoftmaxLossOp>(desc, floats[0]));
+  });
 }
 
 }  // namespace hp

@@ -1,6 +1,9 @@
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
+
+#include <vector>
 
 namespace hp {
 namespace {
@@ -13,25 +16,36 @@ class SplitOp final : public Op {
 
   void Forward(const OpArgs& args) override {
     for (const Tensor& out : args.out) {
-      if (out.data != nullptr) CopyLayout(out.desc, args.in[0].floats(), out.desc, out.floats());
+      if (out.data != nullptr) CopyLayout(out.desc, args.in[0].data, out.desc, out.data);
     }
   }
   /// A reader that sends no gradient back (an Accuracy) has a null pointer in d_out.
   void BackwardInput(const OpArgs& args) override {
-    float* to = args.d_in[0].floats();
-    if (to == nullptr) return;
-    ForChunks(args.d_in[0].count(), [&](int64_t begin, int64_t end) {
-      bool first = true;
-      for (const Tensor& d_out : args.d_out) {
-        if (d_out.data == nullptr) continue;
-        for (int64_t i = begin; i < end; ++i) to[i] = first ? d_out.floats()[i] : to[i] + d_out.floats()[i];
-        first = false;
-      }
-      if (first) std::fill(to + begin, to + end, 0.0f);
-    });
+    if (args.d_in[0].data == nullptr) return;
+    OfElement(args.d_in[0].desc.element, [&](auto tag) { SumGradients<typename decltype(tag)::Type>(args); });
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
+
+ private:
+  template <typename T>
+  static void SumGradients(const OpArgs& args) {
+    std::vector<const T*> parts;
+    for (const Tensor& d_out : args.d_out) {
+      if (d_out.data != nullptr) parts.push_back(DataOf<const T>(d_out));
+    }
+    T* const to = DataOf<T>(args.d_in[0]);
+    if (parts.empty()) return Zero(args.d_in[0].desc, to);
+    ForChunks(args.d_in[0].count(), [&](int64_t begin, int64_t end) {
+      ForRuns<T>(begin, end, to, [&](int64_t first, int64_t count, float* sum) {
+        for (int64_t i = 0; i < count; ++i) sum[i] = parts[0][first + i];
+        for (size_t part = 1; part < parts.size(); ++part) {
+          const T* const from = parts[part] + first;
+          for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
+        }
+      });
+    });
+  }
 };
 
 }  // namespace

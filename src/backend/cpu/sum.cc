@@ -15,7 +15,7 @@ class SumOp final : public Op {
     std::vector<const float*> addends;
     for (const Tensor& in : args.in) addends.push_back(in.floats());
     float* const out = args.out[0].floats();
-    SumFromDense(addends, outputs_[0], out);
+    SumFromDense<float>(addends, outputs_[0], out);
     if (!bias_) return;
     const float* const bias = args.params[0].data;
     const int64_t columns = this->columns();

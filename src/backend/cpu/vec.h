@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/bfloat16.h"
+
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -13,6 +15,8 @@ template <int W>
 struct VecTypes {
   typedef float Floats __attribute__((vector_size(4 * W)));
   typedef int32_t Ints __attribute__((vector_size(4 * W)));
+  typedef uint32_t Words __attribute__((vector_size(4 * W)));
+  typedef uint16_t Halves __attribute__((vector_size(2 * W)));
 };
 template <int W>
 using FloatVec = typename VecTypes<W>::Floats;
@@ -29,6 +33,24 @@ inline FloatVec<W> Load(const float* from) {
 template <int W>
 inline void Store(float* to, FloatVec<W> value) {
   std::memcpy(to, &value, sizeof(value));
+}
+
+// The same of bfloat16: widened, and rounded as ToBFloat16 does.
+template <int W>
+inline FloatVec<W> Load(const BFloat16* from) {
+  typename VecTypes<W>::Halves halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const typename VecTypes<W>::Words words = __builtin_convertvector(halves, typename VecTypes<W>::Words) << 16;
+  FloatVec<W> value;
+  std::memcpy(&value, &words, sizeof(value));
+  return value;
+}
+template <int W>
+inline void Store(BFloat16* to, FloatVec<W> value) {
+  float lanes[W];
+  std::memcpy(lanes, &value, sizeof(lanes));
+#pragma omp simd
+  for (int i = 0; i < W; ++i) to[i] = lanes[i];
 }
 
 /// Elements up to which a loop stays on the calling thread: waking others costs some microseconds.

@@ -41,10 +41,10 @@ TEST(Reorder, SumsInTheGivenOrder) {
     const Values a(to.count(), 1e8f), b(to.count(), 1.0f), c(to.count(), -1e8f);
     Values sum(to.count());
     const float* one_last[] = {a.data(), c.data(), b.data()};
-    SumFromDense(one_last, to, sum.data());
+    SumFromDense<float>(one_last, to, sum.data());
     EXPECT_EQ(sum, Values(to.count(), 1.0f));
     const float* one_between[] = {a.data(), b.data(), c.data()};
-    SumFromDense(one_between, to, sum.data());
+    SumFromDense<float>(one_between, to, sum.data());
     EXPECT_EQ(sum, Values(to.count(), 0.0f));
   }
 }
