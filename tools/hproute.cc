@@ -128,6 +128,7 @@ StatusOr<PlanFlags> FlagsOfPlan() {
   flags.sample = Options().sample;
   flags.inputs = {FLAGS_cache_dir, FLAGS_max_bad_records};
   flags.per_replica = Options().batch_per_replica;
+  HP_ASSIGN_OR_RETURN(flags.precision, PrecisionOf(Options().precision));
   HP_ASSIGN_OR_RETURN(flags.wire_precision, WirePrecisionOf(Options()));
   flags.tls = Options().tls;
   flags.job = Options().job;

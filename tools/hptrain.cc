@@ -1,6 +1,7 @@
 // Trains on this machine with the flags of `caffe train`: writes a routing table and becomes hpnode.
 #include "base/words.h"
 #include "commands/local_job.h"
+#include "commands/table_options.h"
 #include "tools/tool_main.h"
 
 #include "devices/devices.h"
@@ -17,6 +18,8 @@ DEFINE_string(weights, "", "Take initial weights from this .caffemodel, layer by
 DEFINE_string(gpu, "",
               "GPUs to train on, separated by commas, or all; empty: the processors. Each GPU has the net's "
               "batch_size, as in Caffe.");
+DEFINE_string(precision, "FP32",
+              "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well.");
 DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter, which it replaces.");
 DEFINE_int32(level, 0, "Level of the training net's state, for the layers' include and exclude rules.");
 DEFINE_string(stage, "", "Stages of the training net's state, separated by commas.");
@@ -101,6 +104,7 @@ Status Run() {
   }
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   LocalJob job{FLAGS_solver, {}, FLAGS_level, SplitList(FLAGS_stage), FLAGS_iterations};
+  HP_ASSIGN_OR_RETURN(job.precision, PrecisionOf(FLAGS_precision));
   HP_ASSIGN_OR_RETURN(job.gpus, Gpus());
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
   std::vector<std::string> arguments = {"--all", "--routing=" + table, "--sigint_effect=" + FLAGS_sigint_effect,

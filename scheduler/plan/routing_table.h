@@ -13,6 +13,11 @@
 
 namespace hp {
 
+/// What `precision` is to CPUs that have instructions for it: factors of products (MakeCpuBackend).
+inline ElementType CpuFactors(RoutingTableConfig::Precision precision) {
+  return precision == RoutingTableConfig::BF16 ? ElementType::kBFloat16 : ElementType::kFloat32;
+}
+
 /// What `wire_precision` is to the nets of the nodes. @param precision FP32 or BF16.
 inline ElementType WireElement(RoutingTableConfig::Precision precision) {
   return precision == RoutingTableConfig::BF16 ? ElementType::kBFloat16 : ElementType::kFloat32;

@@ -337,6 +337,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   if (request.tls) config.mutable_transport()->set_tls(true);
   config.set_micro_batches(request.micro_batches > 0 ? request.micro_batches : ChooseMicroBatches(request, net));
   if (request.staleness != 0) config.set_staleness(request.staleness);
+  if (request.precision != RoutingTableConfig::FP32) config.set_precision(request.precision);
   if (request.wire_precision != RoutingTableConfig::FP32) config.set_wire_precision(request.wire_precision);
   if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
   HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));

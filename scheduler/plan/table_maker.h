@@ -27,7 +27,7 @@ struct TableRequest {
   bool beside = false;
   bool per_replica = false;  ///< the net's batch_size is each replica's, not that of all together
   int staleness = 0;         ///< RoutingTableConfig::staleness
-  RoutingTableConfig::Precision wire_precision = RoutingTableConfig::FP32;
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
   bool tls = false;  ///< connections are encrypted
   std::string job;   ///< empty: the default of RoutingTableConfig
 };

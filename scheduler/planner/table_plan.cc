@@ -17,6 +17,7 @@ TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan) {
   request.micro_batches = plan.micro_batches;
   request.shares = plan.shares;
   request.per_replica = problem.work.per_replica;
+  request.precision = problem.precision;
   request.wire_precision = problem.wire_precision;
   const auto add = [&](int place) {
     const HostPlace& at = problem.hosts.places[place];

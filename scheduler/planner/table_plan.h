@@ -16,6 +16,7 @@ struct PlanProblem {
   SampleShape sample;
   Hosts hosts;  ///< with their profiles (LoadProfiles)
   Workload work;
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;       ///< for the table; work is as profiled
   RoutingTableConfig::Precision wire_precision = RoutingTableConfig::FP32;  ///< FP32 or BF16
 };
 

@@ -50,6 +50,7 @@ TableRequest RequestOf(const LocalJob& job) {
   if (job.gpus.empty()) request.hosts = {"localhost"};
   request.conv = {static_cast<int>(request.hosts.size())};
   request.per_replica = job.gpus.size() > 1;
+  request.precision = job.precision;
   request.micro_batches = 1;  // as Caffe: all of a replica's batch at once
   return request;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "proto/routing.pb.h"
 
 #include <cstdint>
 #include <string>
@@ -15,6 +16,7 @@ struct LocalJob {
   int level = 0;                    ///< of the training net's state, beside what net and solver say
   std::vector<std::string> stages;  ///< likewise
   int64_t iterations = 0;           ///< in place of max_iter; 0: as the solver says
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
 };
 
 /// Writes the routing table of a job on this machine alone, one replica of the whole net on the processors or on each

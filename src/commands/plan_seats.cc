@@ -102,6 +102,7 @@ StatusOr<RoutingTableConfig> PlannedConfig(const SeatPlanFlags& flags, const std
   if (!profiles.empty()) plan.profile = SplitList(flags.table.profile)[0];  // of the hosts that have none of their own
   plan.tls = flags.table.tls;
   plan.per_replica = flags.table.batch_per_replica;
+  HP_ASSIGN_OR_RETURN(plan.precision, PrecisionOf(flags.table.precision));
   HP_ASSIGN_OR_RETURN(plan.wire_precision, WirePrecisionOf(flags.table));
   plan.job = flags.table.job;
   plan.sample = flags.table.sample;

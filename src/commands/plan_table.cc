@@ -178,7 +178,7 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* p
                 std::string* pools) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobOf(files, table));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(CpuFactors(problem.precision));
   // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
   // one channel at most.
   const std::vector<int> places = plan->places();
@@ -212,6 +212,7 @@ StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags) {
   ProfileOptions options;
   options.sample = files.samples.front();
   options.host = flags.hosts;
+  options.precision = flags.precision;
   return ProfileNet(files.net, options);
 }
 
@@ -221,6 +222,7 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   PlanProblem problem;
   problem.net = files.net;
   problem.sample = files.samples.front();
+  problem.precision = flags.precision;
   problem.wire_precision = flags.wire_precision;
   HP_ASSIGN_OR_RETURN(problem.work, WorkOf(flags, files));
   HP_ASSIGN_OR_RETURN(problem.hosts, flags.described ? HostsOf(*flags.described, "the nodes that ask")

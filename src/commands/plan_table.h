@@ -21,7 +21,7 @@ struct PlanFlags {
   std::string solver_in_table;                ///< as the table is to name it
   InputOptions inputs;                        ///< of the data that is read for that shape
   bool per_replica = false, tls = false;
-  RoutingTableConfig::Precision wire_precision = RoutingTableConfig::FP32;
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
   std::string job;
   int port = 29500;
   int take = 1;  ///< which of the best tables, by speed

@@ -90,7 +90,8 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = options.sample}));
   const std::unique_ptr<Device> host = MakeHostDevice();
   HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan, host.get()));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  const std::unique_ptr<Backend> backend =
+      MakeCpuBackend(CpuMultipliesBFloat16() ? CpuFactors(options.precision) : ElementType::kFloat32);
 
   ProfileConfig profile;
   profile.set_net_hash(ProfileHash(*net));

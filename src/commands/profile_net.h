@@ -4,6 +4,7 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "proto/planning.pb.h"
+#include "proto/routing.pb.h"
 
 #include <memory>
 #include <string>
@@ -12,6 +13,8 @@ namespace hp {
 
 struct ProfileOptions {
   SampleShape sample;
+  /// BF16: convolutions take factors of bfloat16, if this host has instructions for it.
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
   std::string host;     ///< its name, as hosts.prototxt has it
   int threads = 0;      ///< that compute; 0: all processors
   double seconds = 10;  ///< about so long at most, once the nets are made; more only for one pass of one row

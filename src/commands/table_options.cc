@@ -36,6 +36,11 @@ const TableFlag kFlags[] = {
     {"staleness", &TableOptions::staleness,
      "Updates that a node may be ahead of the slowest: iteration t computes with the parameters of t - staleness "
      "updates, which changes what comes out. 0: synchronous."},
+    {"precision", &TableOptions::precision,
+     "How products are computed, which changes what comes out: FP32; BF16, with factors of 16 bits on GPUs and on CPUs "
+     "that have instructions for it; on GPUs TF32 and FP16 as well. Plans are made of times in float32, unless a "
+     "profile "
+     "has others (hproute --profile=FILE --precision=BF16)."},
     {"wire_precision", &TableOptions::wire_precision,
      "As what activations, their gradients and those of conv parameters cross between nodes: FP32, or BF16 in half as "
      "many bytes, which changes what comes out."},
@@ -157,6 +162,12 @@ StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& te
   return numbers;
 }
 
+StatusOr<RoutingTableConfig::Precision> PrecisionOf(const std::string& text) {
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
+  if (RoutingTableConfig::Precision_Parse(text, &precision)) return precision;
+  return InvalidArgument("--precision is \"%s\"; expected FP32, TF32, BF16 or FP16", text.c_str());
+}
+
 StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& options) {
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
   const bool known = RoutingTableConfig::Precision_Parse(options.wire_precision, &precision);
@@ -172,6 +183,7 @@ StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   if (request.fc == std::vector<int>{0}) request.fc.clear();
   request.ps = options.ps;
   request.staleness = options.staleness;
+  HP_ASSIGN_OR_RETURN(request.precision, PrecisionOf(options.precision));
   HP_ASSIGN_OR_RETURN(request.wire_precision, WirePrecisionOf(options));
   request.micro_batches = options.micro_batches;
   request.cut = SplitList(options.cut);

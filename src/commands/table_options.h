@@ -24,7 +24,7 @@ struct TableOptions {
   std::string shares;  ///< list; of whom each is, the program says
   bool batch_per_replica = false;
   int32_t staleness = 0;
-  std::string wire_precision = "FP32";
+  std::string precision = "FP32", wire_precision = "FP32";
   bool tls = false;
   std::string job;
   std::string sample;   ///< "C,H,W", with `plan`; empty: of the database
@@ -57,6 +57,8 @@ Status CheckTableOptions(const TableOptions& options);
 /// @return kInvalidArgument: an item is no number from 0 to 2^20.
 StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& text, const char* what);
 
+/// @param text the value of a flag `precision`. @return kInvalidArgument: no precision of a table.
+StatusOr<RoutingTableConfig::Precision> PrecisionOf(const std::string& text);
 /// @return kInvalidArgument: it is neither FP32 nor BF16.
 StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& options);
 

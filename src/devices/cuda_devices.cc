@@ -1,7 +1,6 @@
 #include "devices/cuda_devices.h"
 
 #include "backend/cuda/cuda_backend.h"
-#include "base/cores.h"
 #include "base/format.h"
 #include "scheduler/plan/table_places.h"
 #include "solvers/exchange/nccl_collectives.h"
@@ -82,7 +81,7 @@ StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<Gpu
 }
 
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
-  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr, nullptr};
+  if (name == "cpu") return OpenCpu(precision);
   if (!IsDeviceName(name)) return NoSuchDeviceName(name);
   HP_ASSIGN_OR_RETURN(const int index, IndexOf(name));
   PrepareNccl();
@@ -102,7 +101,7 @@ StatusOr<int> CountGpus() {
 }
 
 std::string DescribeDevices() {
-  std::string text = Format("cpu     %d cores\n", AvailableCores());
+  std::string text = DescribeCpu();
   const StatusOr<std::vector<GpuInfo>> gpus = ListGpus();
   if (!gpus.ok()) return text + "no GPU: " + gpus.status().message() + "\n";
   for (const GpuInfo& gpu : *gpus) text += DescribeGpu(gpu);

@@ -36,11 +36,15 @@ using Precision = RoutingTableConfig::Precision;
 /// Opens the device of a routing table's node, for this process.
 /// @param name "cpu"; "cuda:N", GPU N of this host as DescribeDevices lists them; "cuda", the one that this process's
 /// scheduler gave to it (OwnGpu).
-/// @param precision how a GPU computes products; a CPU always computes in float32.
+/// @param precision how products are computed; by a CPU as OpenCpu says.
 /// @return kInvalidArgument: another name, or nobody says which GPU is ours; kNotFound: no such GPU here;
 /// kFailedPrecondition: no driver, or a build without CUDA; kResourceExhausted: the GPU has no memory left for the
 /// backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
+
+/// The host's processors. With BF16 convolutions take factors of bfloat16 where the processors have instructions for
+/// it; else, with a warning in the log, and with any other precision all is float32.
+NodeDevice OpenCpu(Precision precision);
 
 /// What OpenNodeDevice says of a name that is none (IsDeviceName).
 inline Status NoSuchDeviceName(const std::string& name) {
@@ -53,6 +57,9 @@ std::string InstructionSet();
 
 /// What this host has to compute on, a line each, or why it has no GPU: the text of `hpnode --list_devices`.
 std::string DescribeDevices();
+
+/// The line of the processors in it.
+std::string DescribeCpu();
 
 /// How many GPUs this host has. @return kFailedPrecondition: no driver, or a build without CUDA.
 StatusOr<int> CountGpus();

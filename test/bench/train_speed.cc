@@ -22,7 +22,7 @@ DEFINE_int32(classes, 10, "labels are below it");
 DEFINE_int32(records, 0, "of the database; 0: four batches");
 DEFINE_string(images, "", "folder of the database, which is made where it is missing and kept; empty: a temporary one");
 DEFINE_string(device, "cpu", "cpu or cuda:N");
-DEFINE_string(precision, "FP32", "how a GPU computes products: a name of src/proto/routing.proto's Precision");
+DEFINE_string(precision, "FP32", "how products are computed: a name of src/proto/routing.proto's Precision");
 DEFINE_int32(threads, 2, "of the executor");
 DEFINE_int32(reader_threads, 1, "that read, decode and transform records");
 DEFINE_int32(micro_batches, 1, "that a batch is cut into");

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Training speed of hpnode beside PyTorch on one device: images/s of forward + backward + update.
 
-usage: test/bench/train_speed.py [--nets quick,full,alexnet] [--threads 1,2]          on CPUs; nets: --help
+usage: test/bench/train_speed.py [--nets quick,full,alexnet] [--threads 1,2] [--precisions fp32,bf16]   on CPUs; nets: --help
        test/bench/train_speed.py --device cuda:0 [--nets alexnet,vgg16,googlenet] [--precisions fp32,tf32]      on a GPU
 
 --torch_python names the interpreters whose PyTorch is measured, so that a newer one from PyPI in a virtual environment
@@ -74,10 +74,10 @@ def hpnode_command(args, setting, images):
     command = [os.path.join(args.bin, "train_speed"), f"--net={net.prototxt}", f"--batch={setting.batch}",
                f"--size={net.size}", f"--channels={net.channels}", f"--classes={net.classes}", f"--threads={setting.threads}",
                f"--micro_batches={args.micro_batches}"]
+    command += [f"--precision={setting.precision.upper()}"]
     if setting.device == "cpu":
         return command + [f"--iterations={net.cpu_iterations}"]
-    return command + [f"--device={setting.device}", f"--precision={setting.precision.upper()}",
-                      f"--iterations={net.gpu_iterations}", f"--warm_up={GPU_WARM_UP}", f"--block={GPU_BLOCK}",
+    return command + [f"--device={setting.device}", f"--iterations={net.gpu_iterations}", f"--warm_up={GPU_WARM_UP}", f"--block={GPU_BLOCK}",
                       f"--reader_threads={args.reader_threads}", f"--records={GPU_RECORDS}",
                       f"--images={os.path.join(images, str(net.size))}"]
 
@@ -147,7 +147,7 @@ def compare(args, pythons, versions, setting, images):
     if ours.parameters != theirs.parameters:
         sys.exit(f"{setting.name}: {ours.parameters:.0f} parameters, in PyTorch {theirs.parameters:.0f}: not one net")
     ratio = statistics.median(a.images_per_s / b.images_per_s for a, b in pairs)
-    print(f"| {setting.name} | {setting.threads if setting.device == 'cpu' else setting.precision} | "
+    print(f"| {setting.name} | {setting.precision}{f', {setting.threads}' if setting.device == 'cpu' else ''} | "
           f"{ours.images_per_s:.1f} ({ours.mb:.0f}) | {theirs.images_per_s:.1f} ({theirs.mb:.0f}) | "
           f"{versions[python]} {variant} | {ratio:.2f} |", flush=True)
 
@@ -157,8 +157,8 @@ def settings(args):
     for name in args.nets.split(","):
         net = NETS[name]
         if on_cpu:
-            for threads in map(int, args.threads.split(",")):
-                yield Setting(name, net, "cpu", "fp32", threads, args.batch or net.cpu_batch)
+            for precision, threads in itertools.product(args.precisions.split(","), map(int, args.threads.split(","))):
+                yield Setting(name, net, "cpu", precision, threads, args.batch or net.cpu_batch)
         else:
             for precision in args.precisions.split(","):
                 yield Setting(name, net, args.device, precision, 1, args.batch or net.gpu_batch)
@@ -175,16 +175,17 @@ def main():
     parser.add_argument("--micro_batches", type=int, default=1, help="of hpnode")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--threads", default="1,2", help="on CPUs")
-    parser.add_argument("--precisions", default="fp32,tf32", help="on a GPU: of fp32, tf32, bf16, fp16")
+    parser.add_argument("--precisions", help="of fp32, tf32, bf16, fp16; on CPUs fp32 and bf16")
     parser.add_argument("--reader_threads", type=int, default=max(1, min(8, os.cpu_count() - 2)),
                         help="of hpnode, on a GPU")
     parser.add_argument("--search_s", type=int, default=180, help="on a GPU: for the variants of one net and precision")
     args = parser.parse_args()
     args.nets = args.nets or ("quick,full,alexnet" if args.device == "cpu" else "alexnet,vgg16,googlenet")
+    args.precisions = args.precisions or ("fp32" if args.device == "cpu" else "fp32,tf32")
     pythons = args.torch_python.split(",")
     versions = {python: torch_version(python) for python in pythons}
     print(f"load of the machine (1 min): {os.getloadavg()[0]:.1f}")
-    column = "threads" if args.device == "cpu" else "precision"
+    column = "precision, threads" if args.device == "cpu" else "precision"
     print(f"| net | {column} | hpnode images/s (MB) | PyTorch's best images/s (MB) | which | ratio |")
     print("|---|---|---|---|---|---|")
     images = tempfile.mkdtemp(prefix="hpnode-bench-")

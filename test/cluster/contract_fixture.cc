@@ -159,6 +159,13 @@ void ContractTest::Compare(const ClusterResult& result, const ClusterResult& ref
     EXPECT_NEAR(result.losses.at(clock), loss, kTolerance * std::abs(loss)) << "iteration " << clock;
   }
 }
+double ContractTest::LargestDifference(const ClusterResult& a, const ClusterResult& b) {
+  double largest = 0;
+  for (const auto& [name, values] : b.params) {
+    largest = std::max(largest, RelativeDifference(a.params.at(name), values));
+  }
+  return largest;
+}
 std::string ContractTest::NewPrefix() {
   static int count = 0;
   return *folder_ / ("snapshot" + std::to_string(count++));

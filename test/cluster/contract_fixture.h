@@ -51,6 +51,8 @@ class ContractTest : public testing::Test {
   /// The same with another table of one node for the one process, such as one with staleness.
   static void Check(const std::string& solver, const ClusterSpec& one_process, const std::vector<ClusterSpec>& tables);
   static void Compare(const ClusterResult& result, const ClusterResult& reference);
+  /// The largest relative difference of a parameter.
+  static double LargestDifference(const ClusterResult& a, const ClusterResult& b);
   static std::string Describe(const ClusterSpec& spec);
   /// A path that nothing has yet, for snapshots.
   static std::string NewPrefix();

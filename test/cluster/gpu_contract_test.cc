@@ -14,12 +14,12 @@ namespace {
 /// Which nodes of a table compute on GPUs.
 enum Where { kEverywhere, kConv, kFc, kOddNodes };
 
-/// @param table GPUs have the precision that it has now.
+/// @param table its nodes have the precision that it has now.
 ClusterSpec OnGpus(Where where, ClusterSpec table) {
   table.open_device = [where, precision = table.precision, conv = table.conv](Rank rank) -> StatusOr<NodeDevice> {
     const bool gpu = where == kEverywhere || (where == kConv && rank < conv) || (where == kFc && rank >= conv) ||
                      (where == kOddNodes && rank % 2 == 1);
-    if (!gpu) return OpenNodeDevice("cpu", RoutingTableConfig::FP32);
+    if (!gpu) return OpenCpu(precision);
     return OpenGpuUnderTest(rank, precision);
   };
   return table;
@@ -229,9 +229,9 @@ TEST_F(GpuContractTest, RatesByNorms) {
         {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
 }
 
-/// Factors of 16 bits on GPUs, alone and beside CPUs, which go on in float32. Roundings grow with each iteration, by
-/// the units of a ReLU or a pooling window that they decide, so only a few iterations are compared. A bias begins at 0
-/// and is a sum of gradients alone, which such a unit changes most.
+/// Factors of 16 bits on GPUs, alone and beside CPUs, which have them too where they can (OpenCpu). Roundings grow with
+/// each iteration, by the units of a ReLU or a pooling window that they decide, so only a few iterations are compared.
+/// A bias begins at 0 and is a sum of gradients alone, which such a unit changes most.
 TEST_F(GpuContractTest, SixteenBits) {
   const std::string solver = Solver("", false, 4);
   const ClusterResult reference = TrainCluster({}, solver);

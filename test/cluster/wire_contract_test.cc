@@ -4,22 +4,12 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-
 namespace hp::test {
 namespace {
 
 ClusterSpec Rounded(ClusterSpec table) {
   table.wire_precision = RoutingTableConfig::BF16;
   return table;
-}
-
-/// The largest relative difference of a parameter.
-double Difference(const ClusterResult& a, const ClusterResult& b) {
-  double largest = 0;
-  for (const auto& [name, values] : b.params)
-    largest = std::max(largest, RelativeDifference(a.params.at(name), values));
-  return largest;
 }
 
 class WireContractTest : public ContractTest {
@@ -56,11 +46,11 @@ TEST_F(WireContractTest, TheNumberOfReplicasAndMicroBatchesChangesLittle) {
   const std::string solver = Solver("", false, 3);
   const ClusterResult plain = Train(Table(1, {1}, 2, 0, false), solver),
                       one = Train(Rounded(Table(1, {1}, 2, 0, false)), solver);
-  const double rounding = Difference(one, plain);
+  const double rounding = LargestDifference(one, plain);
   EXPECT_GT(rounding, 1e-4);
   for (const ClusterSpec& table : {Table(3, {1}, 2, 1, true), Table(2, {1}, 3, 0, false)}) {
     SCOPED_TRACE(Describe(table));
-    EXPECT_LT(Difference(Train(Rounded(table), solver), one), 0.2 * rounding);
+    EXPECT_LT(LargestDifference(Train(Rounded(table), solver), one), 0.2 * rounding);
   }
 }
 
@@ -77,7 +67,7 @@ TEST_F(WireContractTest, WhichNodeHasAStageChangesNoBit) {
   together.stages[2].on = {0};
   const ClusterResult a = Train(Rounded(apart), solver), b = Train(Rounded(together), solver);
   EXPECT_EQ(a.params, b.params);
-  EXPECT_GT(Difference(a, Train(apart, solver)), 1e-4);
+  EXPECT_GT(LargestDifference(a, Train(apart, solver)), 1e-4);
 }
 
 /// A blob that crosses and is read on its own node as well: "conv1" by relu2's stage and by its own.
@@ -102,7 +92,7 @@ TEST_F(WireContractTest, ReadersOnTheWritersNodeReadWhatCrosses) {
                 {"kind: CONV from_layer: 'sum'", 1}};
   const ClusterResult plain = Train(table, solver), rounded = Train(Rounded(table), solver),
                       cut_as_well = Train(Rounded(cut), solver);
-  EXPECT_GT(Difference(rounded, plain), 1e-5);
+  EXPECT_GT(LargestDifference(rounded, plain), 1e-5);
   // Conv2 reads the same numbers in both, so the first loss is the same to the bit.
   EXPECT_EQ(cut_as_well.losses.at(0), rounded.losses.at(0));
   EXPECT_NE(plain.losses.at(0), rounded.losses.at(0));

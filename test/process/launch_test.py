@@ -285,8 +285,9 @@ class LaunchTest(launched.Launched):
                          r"--exclude leaves out 1 host\(s\) of the table, and --spares has 0 .*hproute --exclude")
         self.expect_exit(self.launch(self.table(), "--exclude=a"), 2, 'the table has no node on host "a"; its hosts: ')
         planned = ["--solver=" + self.path("solver.prototxt"), "--hosts=localhost,127.0.0.1"]
-        job = self.launch(*planned, "--exclude=127.0.0.1", "--run_dir=" + self.path("planned"))
+        job = self.launch(*planned, "--exclude=127.0.0.1", "--precision=BF16", "--run_dir=" + self.path("planned"))
         self.expect_exit(job, 0, r"(?m)^\[localhost .*Optimization Done")
+        self.assertIn("\nprecision: BF16", self.read("planned/table.prototxt").decode())
         self.assertNotRegex(job.text(), r"(?m)^\[127\.0\.0\.1 ")
         self.expect_exit(self.launch(*planned, "--exclude=b"), 2, "--exclude=b: --hosts has no such host")
 
@@ -411,6 +412,7 @@ class LaunchTest(launched.Launched):
         for flags, text in (([], "expected either --routing=TABLE or --solver=FILE"),
                             (["--solver=x"], "--solver=FILE and --hosts=HOST,... go together"),
                             (["--routing=/no/table"], "/no/table: no such file"),
+                            ([self.table(), "--precision=BF16"], "--precision goes with --solver: it is for a table"),
                             ([self.path("x"), "--routing=x"], "is no flag; expected those of hpnode"),
                             ([self.table(), "--resume=" + self.path("none")], "none: no such file"),
                             ([self.table(), "--spares=-oProxyCommand=x"], 'host "-oProxyCommand=x": expected a name'),

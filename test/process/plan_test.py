@@ -189,6 +189,15 @@ class PlanTest(cluster.JobTest):
         self.make_job(hidden=17)
         self.assertRegex(self.plan(2, "--plan=auto", profile), r"profile\.prototxt is a profile of another net")
 
+    def test_precision(self):
+        self.make_job(iterations=5)
+        self.write("hosts.prototxt", hosts([0.05, 0.05], link=1))
+        for flags in (("--hosts=" + self.path("hosts.prototxt"),), ("--conv=1", "--fc=1", "--hosts=127.0.0.1")):
+            self.assertIn("\nprecision: BF16", self.plan_table(*flags, "--precision=BF16")[1])
+            self.assertNotIn("precision", self.plan_table(*flags, "--precision=FP32")[1])
+            self.assertIn('--precision is "bf16"; expected FP32, TF32, BF16 or FP16',
+                          self.plan(2, *flags, "--out=x", "--precision=bf16"))
+
     def test_bfloat16_on_the_wire(self):
         self.make_job(iterations=5, hidden=20000)
         self.write("hosts.prototxt", hosts([0.05, 0.05, 0.05], link=0.1))

@@ -49,6 +49,24 @@ class TrainTest(cluster.JobTest):
             late = self.hptrain("--solver=solver.prototxt", "--snapshot=" + snapshot, "--iterations=2")
             self.expect_exit(late, 2, r"is of iteration \d+, behind max_iter \(2\): raise max_iter")
 
+    def test_precision(self):
+        """Of products in bfloat16 where this machine has instructions for them, else a warning says what it has."""
+        self.make_job(iterations=3, snapshot=3)
+        weights = []
+        for precision in ("FP32", "BF16"):
+            trained = self.hptrain("--solver=solver.prototxt", "--precision=" + precision)
+            self.expect_exit(trained, 0, "Optimization Done")
+            weights.append(self.read("out_iter_3.caffemodel"))
+        with open("/proc/cpuinfo", encoding="ascii") as file:
+            if re.search(r"\b(avx512_bf16|amx_bf16)\b", file.read()):
+                self.assertNotEqual(*weights)
+            else:
+                self.assertEqual(*weights)
+                self.expect_exit(trained, 0, r"no instructions for it \(AVX512_BF16 or AMX\); they compute in float32")
+        self.assertIn("precision: BF16", self.read("out_hptrain_table.prototxt").decode())
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=BF8"), 2,
+                         '--precision is "BF8"; expected FP32, TF32, BF16 or FP16')
+
     def test_flags_of_the_log_go_along(self):
         self.make_job(iterations=2)
         os.mkdir(self.path("logs"))

@@ -126,8 +126,9 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
   if (FLAGS_solver.empty() != FLAGS_hosts.empty()) {
     return InvalidArgument("--solver=FILE and --hosts=HOST,... go together (hplaunch --help)");
   }
-  if (!FLAGS_routing.empty() && FirstGiven(Options(), {"profile", "sample"}) != nullptr) {
-    return InvalidArgument("--profile and --sample go with --solver: they are for a table that is planned");
+  const char* const of_plan = FirstGiven(Options(), {"profile", "sample", "precision", "wire_precision"});
+  if (!FLAGS_routing.empty() && of_plan != nullptr) {
+    return InvalidArgument("--%s goes with --solver: it is for a table that is planned", of_plan);
   }
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   if (SplitAt(FLAGS_ssh, ' ').empty()) return InvalidArgument("--ssh is empty; expected a command");
@@ -166,6 +167,8 @@ StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) 
   flags.hosts = FLAGS_hosts;
   flags.profile = Options().profile;
   flags.sample = Options().sample;
+  HP_ASSIGN_OR_RETURN(flags.precision, PrecisionOf(Options().precision));
+  HP_ASSIGN_OR_RETURN(flags.wire_precision, WirePrecisionOf(Options()));
   flags.exclude = HostsOfFlag(FLAGS_exclude);
   flags.inputs.max_bad_records = FLAGS_max_bad_records;
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
@@ -311,6 +314,6 @@ int main(int argc, char** argv) {
        {"sample",
         "With --solver, where the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
         "transformation, such as 3,227,227."}},
-      {"profile", "sample"});
+      {"profile", "sample", "precision", "wire_precision"});
   return hp::ToolMain(argc, argv, {"hplaunch", hp::kUsage, 0, kManyFlags}, hp::Main);
 }

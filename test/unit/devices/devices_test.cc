@@ -11,7 +11,8 @@ TEST(Devices, TheHostIsAlwaysThere) {
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_TRUE(device->device->is_host());
   EXPECT_EQ(device->describe, nullptr);
-  EXPECT_THAT(DescribeDevices(), testing::HasSubstr("cpu"));
+  EXPECT_THAT(DescribeDevices(), testing::HasSubstr("cpu "));
+  EXPECT_EQ(DescribeCpu().find("precision FP32 or BF16") != std::string::npos, CpuMultipliesBFloat16());
 }
 
 /// On a host without GPUs as on one with fewer: the device is named, and nothing ends the process.
