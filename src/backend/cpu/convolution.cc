@@ -4,6 +4,7 @@
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/weights_reorder.h"
 #include "backend/window.h"
 
 #include <algorithm>
@@ -89,7 +90,7 @@ class PackedWeights {
  private:
   std::string key_;
   memory::desc wanted_;
-  Reorder reorder_;
+  onednn::WeightsReorder reorder_;
 };
 
 /// Hands out aligned pieces of a scratch area; without memory it only adds up their sizes.
@@ -206,7 +207,7 @@ class ConvolutionOp final : public Op {
   PackedWeights backward_weights_;
   typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
   typename Kind::BackwardWeights backward_params_;
-  Reorder store_gradient_, add_gradient_;
+  onednn::WeightsReorder store_gradient_, add_gradient_;
   // As the passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing but its
   // reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one channel beside
   // a blocked output, for pads of 4 and more, for large windows with a stride and a pad, and for others.
@@ -312,8 +313,8 @@ void ConvolutionOp<Kind>::MakeBackwardParams() {
   dst_to_params_ = Reorder(context_, dst_, params_ends_.dst);
   backward_params_ = Pass(backward_params_pd_);
   const memory::desc format = backward_params_pd_.diff_weights_desc();
-  store_gradient_ = Reorder(context_, format, weights_);
-  add_gradient_ = Reorder(context_, format, weights_, /*add=*/true);
+  store_gradient_ = onednn::WeightsReorder(context_, format, weights_);
+  add_gradient_ = onednn::WeightsReorder(context_, format, weights_, /*add=*/true);
 }
 
 template <typename Kind>

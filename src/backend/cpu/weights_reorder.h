@@ -1,0 +1,43 @@
+#pragma once
+
+#include "backend/cpu/onednn.h"
+#include "base/element_type.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace hp::onednn {
+
+/// What Reorder does, for weights of a convolution: between Caffe's layout and the formats of oneDNN's primitives,
+/// whose own copies of them reach 4 GB/s.
+class WeightsReorder {
+ public:
+  WeightsReorder() = default;  ///< needed() is false
+  /// @param from float32. @param to float32 or bfloat16, to which elements are rounded. Both of the same dims: [group,]
+  /// outputs, inputs, height, width. @param add as Reorder's. Throws dnnl::error.
+  WeightsReorder(const Context& context, const dnnl::memory::desc& from, const dnnl::memory::desc& to,
+                 bool add = false);
+  /// Whether the formats or types differ; a plain copy between equal ones must not be run.
+  bool needed() const { return reorder_.needed(); }
+  /// By all threads of the team; done on return. `from` and `to` do not overlap.
+  void Run(Context* context, const void* from, void* to) const;
+
+ private:
+  /// Where an element lies: the sum of what each of its indices says, whatever blocks a format has.
+  struct Offsets {
+    std::vector<int32_t> of_group, of_output, of_rest;  // rest: inputs, height and width, as in Caffe's layout
+  };
+  static std::optional<Offsets> OffsetsOf(const dnnl::memory::desc& desc);
+  template <typename T>
+  void RunTyped(const float* from, T* to) const;
+
+  Reorder reorder_;
+  bool own_ = false;  // else by reorder_: a format has padding, or says more than offsets
+  bool add_ = false;
+  int64_t rest_step_ = 1;                        // of of_rest in a tile
+  ElementType element_ = ElementType::kFloat32;  // of `to`
+  Offsets from_, to_;
+};
+
+}  // namespace hp::onednn
