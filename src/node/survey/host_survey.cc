@@ -4,6 +4,7 @@
 // a fault says so to all and ends its connections; all others end with that message.
 #include "node/survey/host_survey.h"
 
+#include "backend/backend.h"
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/host.h"
@@ -14,6 +15,7 @@
 #include "proto/text.h"
 #include "transport/tcp/tcp_transport.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -325,6 +327,11 @@ StatusOr<SurveyReport> HostSurvey::Run(const HostSettings& settings, std::unique
                            SnapshotFolder(table_));
   self_.set_host(node.host);
   self_.set_node(node.name);
+  const bool on_cpu = std::any_of(table_.nodes().begin(), table_.nodes().end(), [&](const NodeInfo& other) {
+    return other.host == node.host && other.device == "cpu";
+  });
+  const bool rounds = CpuFactors(table_.config().precision()) == ElementType::kBFloat16;
+  self_.set_lacks_bfloat16(on_cpu && rounds && !CpuMultipliesBFloat16());
   if (hosts() == 1) {
     *report_.add_host() = self_;
     return report_;

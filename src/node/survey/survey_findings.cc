@@ -91,6 +91,10 @@ void Judge::LookAtHost(int index) {
     Bad(Format("%s: only %.1f GB are free at %s", name.c_str(), Gigabytes(host.free_disk_mb()), host.folder().c_str()),
         "snapshots need room for parameters and history: set snapshot_prefix to another disk, or make room");
   }
+  if (host.lacks_bfloat16()) {
+    Bad(Format("%s: precision: BF16 in the table, and processors without AVX512_BF16 or AMX", name.c_str()),
+        "its nodes compute in float32, which is slower: give them to other hosts or to GPUs, or use precision: FP32");
+  }
 }
 
 void Judge::LookAtPair(const PairReport& pair) {

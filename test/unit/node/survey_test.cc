@@ -82,6 +82,7 @@ TEST(FindingsTest, WhatDeservesALookComesWithAdvice) {
   report.mutable_host(0)->set_free_memory_mb(100);
   report.mutable_host(0)->set_free_disk_mb(10);
   report.mutable_host(1)->set_mtu(1500);
+  report.mutable_host(2)->set_lacks_bfloat16(true);
   PairReport* pair = report.mutable_pair(0);
   pair->set_clock_ahead_ms(-2500);
   pair->set_latency_us(4000);
@@ -98,6 +99,7 @@ TEST(FindingsTest, WhatDeservesALookComesWithAdvice) {
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD a - b: the second clock is -2.5 s apart"), HasSubstr("NTP"))));
   EXPECT_THAT(lines, Contains(HasSubstr("BAD a - b: a latency of 4000 us")));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD a - c: 9.8 Gbit/s one way, 0.9 the other"), HasSubstr("ethtool"))));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD host c: precision: BF16 in the table"), HasSubstr("FP32"))));
   EXPECT_THAT(lines, Contains(HasSubstr("BAD host c: its best connection has 0.9 Gbit/s")));
 }
 
