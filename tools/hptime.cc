@@ -1,6 +1,7 @@
 // Times the layers of a net.
 #include "base/format.h"
 #include "commands/sample_shape.h"
+#include "commands/table_options.h"
 #include "commands/time_net.h"
 #include "proto/place.h"
 #include "proto/text.h"
@@ -18,6 +19,8 @@ DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has n
 DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
+DEFINE_string(precision, "FP32",
+              "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_string(
     sample, "",
@@ -36,7 +39,7 @@ updates. The first pass warms up and does not count. On a GPU each layer waits f
 it does not: the times add up to more than an iteration.
 
   hptime --model=NET.prototxt [--iterations=N] [--phase=TRAIN|TEST] [--level=N] [--stage=A,B]
-         [--device=cuda:0] [--threads=N]
+         [--device=cuda:0] [--precision=BF16] [--threads=N]
 
 Example:
   hptime --model=alexnet_train_test.prototxt --iterations=10 --sample=3,227,227
@@ -86,7 +89,8 @@ Status Run() {
     LOG(INFO) << "Iteration: " << iteration << " forward-backward time: " << Milliseconds(seconds);
     total_s += seconds;
   };
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
+  HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, precision));
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
   const StatusOr<std::vector<TimedLayer>> layers = TimeNet(net, device.device.get(), device.backend.get(), options);

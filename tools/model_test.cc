@@ -1,6 +1,7 @@
 // Evaluates a model: the TEST phase of a net with the weights of a .caffemodel, or of a running job.
 #include "base/format.h"
 #include "commands/evaluate.h"
+#include "commands/table_options.h"
 #include "node/pull_client.h"
 #include "proto/place.h"
 #include "proto/text.h"
@@ -21,6 +22,8 @@ DEFINE_string(routing, "", "Instead of --weights: pull the weights of the runnin
 DEFINE_string(token_file, "", "With --routing: the job's token or read key (hproute --new_token, --read_key).");
 DEFINE_int64(iterations, 50, "Number of batches to evaluate.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
+DEFINE_string(precision, "FP32",
+              "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
 DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job, in seconds.");
@@ -39,7 +42,8 @@ constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 constexpr char kUsage[] =
     R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints the mean of each output.
 
-  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N] [--device=cuda:0] [--stage=A,B]
+  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N] [--device=cuda:0] [--precision=BF16]
+             [--stage=A,B]
   model_test --model=NET.prototxt --routing=TABLE.prototxt [--iterations=N]
 
 Example:
@@ -75,7 +79,8 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
+  HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, precision));
   EvaluateOptions options;
   options.iterations = FLAGS_iterations;
   options.threads = FLAGS_threads;

@@ -217,7 +217,8 @@ class DeployTest(cluster.JobTest):
     def test_times_of_layers(self):
         layers = ["conv1", "relu1", "pool1", "ip1"]
         for net, flags, last, backward in (("net.prototxt", (), "loss", True),
-                                           ("net.prototxt", ("--phase=TEST",), "loss", False),
+                                           ("net.prototxt", ("--phase=TEST", "--precision=BF16"), "loss", False),
+                                           ("net.prototxt", ("--precision=BF16",), "loss", True),
                                            ("deploy.prototxt", (), "prob", False)):
             status, text = self.time(net, *flags)
             self.assertEqual(status, 0, text)
@@ -282,12 +283,14 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         self.assertEqual(status, 2, text)
         losses = []
         for tool, net, flags in (("model_test", "net.prototxt", ()), ("model_test", "staged.prototxt", ("--stage=val,more",)),
-                                 ("hptest", "staged.prototxt", ("--stage=val",))):
+                                 ("hptest", "staged.prototxt", ("--stage=val",)),
+                                 ("hptest", "net.prototxt", ("--precision=BF16",))):
             status, text = cluster.run_tool(tool, "--model=" + self.path(net), "--weights=" + self.weights,
                                             "--iterations=2", "--cache_dir=none", *flags)
             self.assertEqual(status, 0, text)
             losses.append(re.findall(r"\] loss = (\S+)", text))
         self.assertTrue(losses[0] and losses[0] == losses[1] == losses[2], losses)
+        self.assertAlmostEqual(float(losses[3][0]) / float(losses[0][0]), 1, delta=0.02)
         status, text = cluster.run_tool("hpextract", "--model=" + self.path("staged.prototxt"), "--weights=" + self.weights,
                                         "--iterations=2", "--cache_dir=none", "--stage=val", "--blobs=ip1",
                                         "--out=" + self.path("ip1"))
@@ -297,6 +300,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         self.write("two_inputs.prototxt", TWO_INPUTS)
         self.write("lost.prototxt", NET % {"source": self.path("no_db")})
         for net, flag, said in (("net.prototxt", "--iterations=0", "--iterations is 0; expected at least 1"),
+                                ("net.prototxt", "--precision=8", '--precision is "8"; expected FP32, TF32, BF16 or FP16'),
                                 ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
                                 ("net.prototxt", "--sample=3,,8", '--sample is "3,,8"; expected CHANNELS,HEIGHT,WIDTH'),
                                 ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),

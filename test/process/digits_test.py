@@ -18,11 +18,11 @@ TOLERANCE = 1e-4  # of each blob's largest magnitude
 
 class DigitsTest(digits.DigitsJob):
 
-    def train(self, name, conv, fc, iterations=500, threads=0):
+    def train(self, name, conv, fc, *flags, iterations=500, threads=0):
         """Trains under a table that hproute writes. Returns the accuracy that the job prints, and the model."""
         table = self.path(name + ".prototxt")
         status, said = cluster.run_tool("hproute", "--solver=" + self.write_solver(name, iterations),
-                                        "--conv=%d" % conv, "--fc=%d" % fc, "--hosts=127.0.0.1", "--out=" + table)
+                                        "--conv=%d" % conv, "--fc=%d" % fc, "--hosts=127.0.0.1", "--out=" + table, *flags)
         self.assertEqual(status, 0, said)
         names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
         with open(table, encoding="utf-8") as file:
@@ -37,8 +37,8 @@ class DigitsTest(digits.DigitsJob):
         return self.accuracy(said), self.path("%s_iter_%d.caffemodel" % (name, iterations))
 
     def test_hybrid_and_one_process(self):
-        for name, conv, fc in (("one", 1, 0), ("hybrid", 2, 2)):
-            accuracy, _ = self.train(name, conv, fc)
+        for name, conv, fc, *flags in (("one", 1, 0), ("hybrid", 2, 2), ("rounded", 2, 2, "--precision=BF16")):
+            accuracy, _ = self.train(name, conv, fc, *flags)
             self.assertGreaterEqual(accuracy, digits.PROMISED, name)
         # All parameters after 20 iterations, with one thread a node on both sides. Not after 500: where two pixels of a
         # pooling window are equal up to rounding, another order of sums takes the other one, and from then on it is
