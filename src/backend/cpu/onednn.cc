@@ -6,13 +6,15 @@ namespace hp::onednn {
 
 using Tag = dnnl::memory::format_tag;
 
-int64_t NativeBlock() {
+bool HasAvx512() {
   // The values are sets of bits; those of the AVX-512 families contain one of these two beyond AVX2's.
   constexpr int kAvx512Bits =
       (static_cast<int>(dnnl::cpu_isa::avx512_mic) | static_cast<int>(dnnl::cpu_isa::avx512_core)) &
       ~static_cast<int>(dnnl::cpu_isa::avx2);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512Bits) != 0 ? 16 : 8;
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512Bits) != 0;
 }
+
+int64_t NativeBlock() { return HasAvx512() ? 16 : 8; }
 
 std::string DescribeInstructions() {
   const dnnl_version_t* const version = dnnl_version();

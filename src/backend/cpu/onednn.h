@@ -13,6 +13,9 @@
 
 namespace hp::onednn {
 
+/// Whether oneDNN uses AVX-512 on this host.
+bool HasAvx512();
+
 /// Channels in one block of the layout in which convolutions are fastest on this host: 16 with AVX-512, else 8.
 int64_t NativeBlock();
 

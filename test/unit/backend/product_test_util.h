@@ -38,6 +38,7 @@ inline const ProductCase kProductCases[] = {
     {"no bias", {{{4, 33}, 1}}, 10, false},
     {"one row, one output", {{{1, 5}, 1}}, 1},
     {"many rows", {{{70, 40}, 1}}, 19},
+    {"many long rows", {{{66, 2100}, 1}}, 5},
     {"vectors and rests", {{{3, 131}, 1}}, 37},
     {"images, dense", {{{6, 4, 3, 2}, 1}}, 9},
     {"images, blocked", {{{6, 32, 3, 2}, 16}}, 9},
