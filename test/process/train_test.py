@@ -57,12 +57,14 @@ class TrainTest(cluster.JobTest):
             trained = self.hptrain("--solver=solver.prototxt", "--precision=" + precision)
             self.expect_exit(trained, 0, "Optimization Done")
             weights.append(self.read("out_iter_3.caffemodel"))
-        with open("/proc/cpuinfo", encoding="ascii") as file:
-            if re.search(r"\b(avx512_bf16|amx_bf16)\b", file.read()):
-                self.assertNotEqual(*weights)
-            else:
-                self.assertEqual(*weights)
-                self.expect_exit(trained, 0, r"no instructions for it \(AVX512_BF16 or AMX\); they compute in float32")
+        status, devices = cluster.run_tool("hpnode", "--list_devices")
+        self.assertEqual(status, 0, devices)
+        if re.search(r"(?m)^cpu .*, precision FP32 or BF16$", devices):
+            self.assertNotEqual(*weights)
+        else:
+            self.assertRegex(devices, r"(?m)^cpu .*, precision FP32$")
+            self.assertEqual(*weights)
+            self.expect_exit(trained, 0, r"no instructions for it \(AVX512_BF16 or AMX\); they compute in float32")
         self.assertIn("precision: BF16", self.read("out_hptrain_table.prototxt").decode())
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=BF8"), 2,
                          '--precision is "BF8"; expected FP32, TF32, BF16 or FP16')
