@@ -31,6 +31,11 @@ StatusOr<Rank> TaskNode(const RoutingTable& table, const JobEnvironment& job) {
   return rank;
 }
 
+/// How likely a node ended with this because another one did: it lost that one, or was told why it can't start.
+int FollowsOthers(StatusCode code) {
+  return code == StatusCode::kUnavailable ? 2 : code == StatusCode::kFailedPrecondition ? 1 : 0;
+}
+
 }  // namespace
 
 StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
@@ -107,9 +112,7 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
   Status first;
   for (const Status& status : results) {
     if (status.ok()) continue;
-    if (first.ok() || (first.code() == StatusCode::kUnavailable && status.code() != StatusCode::kUnavailable)) {
-      first = status;
-    }
+    if (first.ok() || FollowsOthers(status.code()) < FollowsOthers(first.code())) first = status;
   }
   return first;
 }

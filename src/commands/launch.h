@@ -52,9 +52,9 @@ StatusOr<OwnNode> TakeGivenNode(const RoutingTable& table, const std::string& no
 /// @param network its world_size is overwritten.
 /// @param on_start called with node 0 after all nodes were opened and before any runs; may be null. The node lives
 /// until this returns.
-/// @return ok, or one failure: the first in the order of ranks that is not kUnavailable, because a node that lost
-/// another one only follows it; if all are kUnavailable, the first. If a node can't be opened, its error, and none
-/// runs.
+/// @return ok, or one failure: the first in the order of ranks that is neither kUnavailable nor kFailedPrecondition,
+/// because a node that lost another one, or is told why it can't start, only follows it; if all are, the first of the
+/// latter, then of the former. If a node can't be opened, its error, and none runs.
 Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
                    const InprocOptions& network = {}, const std::function<void(Node*)>& on_start = nullptr);
 

@@ -95,7 +95,7 @@ TEST_F(PixelLabelsTest, WhatCannotBeIsRefused) {
       ErrorOf({.label_dims = "dim: 1 dim: 9 dim: 7"}),
       HasSubstr("layer \"loss\": labels have shape [1 1 9 7]; expected one for each of the 1 rows and 72 pixels"));
   EXPECT_THAT(
-      ErrorOf({.labels = "min: 3 max: 9"}),
+      ErrorOf({.accuracy = "", .labels = "min: 3 max: 9"}),
       testing::ContainsRegex("layer \"loss\", batch 0, rows from 0: label [5-8] \\(number [0-9]+\\) of row 0 is not "
                              "in 0..4"));
 }
