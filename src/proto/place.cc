@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "proto/layer_names.h"
 #include "proto/placed_text.h"
+#include "proto/several_bottoms.h"
 #include "proto/solver_nets.h"
 
 #include <sstream>
@@ -20,8 +21,8 @@ std::string LayerNamedBy(const std::string& message) {
   return end == std::string::npos ? "" : message.substr(begin.size(), end - begin.size());
 }
 
-// Line of the layer in the text that `tree` was made of, from 1; 0: there is none.
-int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextFormat::ParseInfoTree& tree) {
+// Line of the layer that is written so, from 1; 0: there is none.
+int LineOfWritten(const std::string& layer, const caffe::NetParameter& net, const TextFormat::ParseInfoTree& tree) {
   const auto* field = caffe::NetParameter::descriptor()->FindFieldByNumber(caffe::NetParameter::kLayerFieldNumber);
   for (int i = 0; i < net.layer_size(); ++i) {
     if (net.layer(i).name() == layer) return tree.GetLocation(field, i).line + 1;
@@ -32,6 +33,12 @@ int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextF
     if ((entry.has_layer() ? entry.layer().name() : entry.name()) == layer) return tree.GetLocation(old, i).line + 1;
   }
   return 0;
+}
+
+// Line of the layer in the text that `tree` was made of, as it is written or as it was before a split.
+int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextFormat::ParseInfoTree& tree) {
+  const int line = LineOfWritten(layer, net, tree);
+  return line > 0 ? line : LineOfWritten(NameBeforeSplit(layer), net, tree);
 }
 
 // Line of the field whose name `fault` begins with, from 1; 0: it is not set in the text that `tree` was made of.

@@ -14,7 +14,8 @@ Status ReadPlacedText(const std::string& path, google::protobuf::Message* messag
                       google::protobuf::TextFormat::ParseInfoTree* places);
 
 /// Brings a net that was read from a file, or from a part of one, into today's form (UpgradeNet), says so in the log
-/// where it had another, checks it (CheckNet), and reads the files that it computes with (ReadInfogainMatrices).
+/// where it had another, checks it (CheckNet), gives layers names of their own and one bottom where they need it
+/// (NameLayersApart, SplitSeveralBottoms), and reads the files that it computes with (ReadInfogainMatrices).
 /// @param path of the file. @param places of the net's fields; null: unknown.
 /// @return kInvalidArgument: the first fault; one of UpgradeNet's, or of a file, has no place in front of it yet
 /// (place.h). kNotFound: no such file.

@@ -7,6 +7,7 @@
 #include "proto/layer_names.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
+#include "proto/several_bottoms.h"
 #include "proto/text_error.h"
 #include "proto/upgrade/upgrade.h"
 
@@ -81,12 +82,14 @@ Status ReadPlacedText(const std::string& path, google::protobuf::Message* messag
 Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* places, caffe::NetParameter* net) {
   HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net));
   if (!upgrade.forms.empty()) {
-    LOG(INFO) << path << " is read as the same net in today's form: it has " << Join(upgrade.forms, "; ");
+    LOG(INFO) << path << " is in an old form of Caffe's, and is read as today's: it has " << Join(upgrade.forms, "; ");
   }
   std::function<int(int)> line_of;
   if (places != nullptr) line_of = [&](int layer) { return LineOf(upgrade.origins[layer], *places); };
   HP_RETURN_IF_ERROR(CheckNet(*net, path, line_of));
   NameLayersApart(net);
+  for (const std::string& split : SplitSeveralBottoms(net)) LOG(INFO) << path << ": " << split;
+  NameLayersApart(net);  // a layer may have the name of a part
   return ReadInfogainMatrices(net);
 }
 

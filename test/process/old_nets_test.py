@@ -60,10 +60,10 @@ class OldNetsTest(cluster.JobTest):
 
     def test_all_forms_train_to_the_same_bits(self):
         model, state, log = self.trained(TODAY)
-        self.assertNotIn("today's form", log)
+        self.assertNotIn("old form", log)
         for net, form in ((V0, "2013"), (V1, "2014")):
             old_model, old_state, log = self.trained(net)
-            self.assertRegex(log, r'net\.prototxt is read as .* it has "layers" of the form of ' + form)
+            self.assertRegex(log, r'net\.prototxt is in an old form .* it has "layers" of the form of ' + form)
             self.assertEqual(old_model, model, "the caffemodel of the form of " + form)
             self.assertEqual(old_state, state, "the solverstate of the form of " + form)
 

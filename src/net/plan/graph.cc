@@ -1,7 +1,7 @@
 // Layers are added in the order of the prototxt, so a bottom is whatever blob was the latest of its name: Caffe's rule.
-// An in-place layer makes a new blob of the same name, whose memory is decided later. Which labels
-// a layer reads is found in graph_labels.cc, shapes are worked out in graph_shapes.cc; gradients are marked when all
-// layers are there (graph_gradients.cc).
+// An in-place layer makes a new blob of the same name, whose memory is decided later. Which labels a layer reads is
+// found in graph_labels.cc, shapes are worked out in graph_shapes.cc; gradients are marked when all layers are there
+// (graph_gradients.cc).
 #include "net/plan/graph.h"
 
 #include "net/plan/held_parameters.h"

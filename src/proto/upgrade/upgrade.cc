@@ -2,7 +2,6 @@
 // the same names and messages in V1 and today's form, so they are moved by name.
 #include "proto/upgrade/upgrade.h"
 
-#include "proto/upgrade/several_bottoms.h"
 #include "proto/upgrade/upgrade_v0.h"
 
 #include <google/protobuf/message.h>
@@ -300,7 +299,6 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
   }
   DropEngines(net);
   SplitScaledBatchNorms(net, &upgrade);
-  SplitSeveralBottoms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
   if (net->input_size() > 0) {
     HP_RETURN_IF_ERROR(CheckInputs(*net));

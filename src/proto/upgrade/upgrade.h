@@ -23,9 +23,8 @@ struct NetUpgrade {
 /// Brings a net of any of Caffe's older forms into today's: `layers` with enum types (2014, V1) and those with a
 /// `layer` inside (2013, V0), whose padding layers become the pad of the layer that reads them; fields of data layers
 /// that moved to transform_param; `input` fields, which become an Input layer; the three param of a BatchNorm; Intel's
-/// `engine` of nets and layers, which goes. A convolution of several bottoms, which is no old form, becomes several
-/// layers (several_bottoms.h). What it yields is what the same net written today would be, so that nodes with files of
-/// different ages agree. Blobs inside the layers are moved along.
+/// `engine` of nets and layers, which goes. What it yields is what the same net written today would be, so that nodes
+/// with files of different ages agree. Blobs inside the layers are moved along.
 /// @return kInvalidArgument, the first fault: both `layer` and `layers`, or an old layer that no layer of today's says,
 /// as 'layer "NAME": what; expected ...'.
 /// Source of the rules: Caffe, src/caffe/util/upgrade_proto.cpp.

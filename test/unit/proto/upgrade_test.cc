@@ -110,57 +110,6 @@ TEST_F(UpgradeTest, SaysWhichFormsItFoundAndWhereLayersStood) {
   EXPECT_TRUE(UpgradeNet(&net)->forms.empty());
 }
 
-TEST_F(UpgradeTest, ConvolutionsOfSeveralBottomsBecomeLayersThatShare) {
-  caffe::NetParameter net = Parse(R"net(layer { name: "a" type: "ReLU" }
-layer { name: "c" type: "Convolution" bottom: "x" bottom: "y" top: "cx" top: "cy" loss_weight: 0 loss_weight: 2
-  propagate_down: true propagate_down: false param { lr_mult: 3 } param { name: "mine" } include { phase: TRAIN } }
-layer { name: "d" type: "Deconvolution" bottom: "cx" bottom: "cy" top: "dx" top: "dy"
-  convolution_param { bias_term: false } }
-layer { name: "odd" type: "Convolution" bottom: "x" bottom: "y" top: "z" })net");
-  const auto upgrade = UpgradeNet(&net);
-  ASSERT_TRUE(upgrade.ok()) << upgrade.status();
-  EXPECT_EQ(net.DebugString(), Parse(R"net(layer { name: "a" type: "ReLU" }
-layer { name: "c" type: "Convolution" bottom: "x" top: "cx" loss_weight: 0 propagate_down: true
-  param { name: "c(blob 0)" lr_mult: 3
-}
-param{name : "mine"} include {
-phase:
-  TRAIN
-}
-}
-layer {
-name:
-  "c(y)" type : "Convolution" bottom : "y" top : "cy" loss_weight : 2 propagate_down
-      : false param{name : "c(blob 0)" lr_mult : 3} param{name : "mine"} include {
-  phase:
-    TRAIN
-  }
-}
-layer {
-name:
-  "d" type : "Deconvolution" bottom : "cx" top : "dx" param{name : "d(blob 0)"} convolution_param {
-  bias_term:
-    false
-  }
-}
-layer {
-name:
-  "d(cy)" type : "Deconvolution" bottom : "cy" top : "dy" param{name : "d(blob 0)"} convolution_param {
-  bias_term:
-    false
-  }
-}
-layer { name: "odd" type: "Convolution" bottom: "x" bottom: "y" top: "z" })net")
-                                   .DebugString());
-  std::vector<int> origins;
-  for (const NetUpgrade::Origin& origin : upgrade->origins) origins.push_back(origin.index);
-  EXPECT_EQ(origins, (std::vector<int>{0, 1, 1, 2, 2, 3}));
-  EXPECT_EQ(upgrade->forms.size(), 2u);
-  const std::string once = net.DebugString();
-  ASSERT_TRUE(UpgradeNet(&net).ok());
-  EXPECT_EQ(net.DebugString(), once);
-}
-
 TEST_F(UpgradeTest, FieldsOf2013FindTheirPlaces) {
   const auto layer = [](const std::string& old) {
     caffe::LayerParameter upgraded = Upgraded("layers { layer { name: 'a' " + old + " } }").layer(0);

@@ -1,9 +1,6 @@
-#include "proto/upgrade/several_bottoms.h"
+#include "proto/several_bottoms.h"
 
 #include "base/format.h"
-
-#include <algorithm>
-#include <vector>
 
 namespace hp {
 namespace {
@@ -13,12 +10,12 @@ bool HasSeveralBottoms(const caffe::LayerParameter& layer) {
   return convolves && layer.bottom_size() > 1 && layer.bottom_size() == layer.top_size();
 }
 
-/// Blobs have one name in all layers: the prototxt's, or one of this layer.
-void NameBlobs(caffe::LayerParameter* layer) {
+/// Blobs have one name in all layers: the prototxt's, or one of this layer, which no other of its name has.
+void NameBlobs(int index, caffe::LayerParameter* layer) {
   for (int blob = 0; blob < (layer->convolution_param().bias_term() ? 2 : 1); ++blob) {
     if (layer->param_size() <= blob) layer->add_param();
     if (layer->param(blob).name().empty()) {
-      layer->mutable_param(blob)->set_name(Format("%s(blob %d)", layer->name().c_str(), blob));
+      layer->mutable_param(blob)->set_name(Format("blob %d of %s, layer %d", blob, layer->name().c_str(), index));
     }
   }
 }
@@ -26,7 +23,7 @@ void NameBlobs(caffe::LayerParameter* layer) {
 /// What the layer is for one of its bottoms. Lists that do not fit are left, for the checks of layers to find.
 caffe::LayerParameter ForBottom(const caffe::LayerParameter& layer, int i) {
   caffe::LayerParameter one = layer;
-  if (i > 0) one.set_name(Format("%s(%s)", layer.name().c_str(), layer.bottom(i).c_str()));
+  if (i > 0) one.set_name(Format("%s(%d)", layer.name().c_str(), i + 1));
   one.clear_bottom();
   one.add_bottom(layer.bottom(i));
   one.clear_top();
@@ -44,27 +41,30 @@ caffe::LayerParameter ForBottom(const caffe::LayerParameter& layer, int i) {
 
 }  // namespace
 
-void SplitSeveralBottoms(caffe::NetParameter* net, NetUpgrade* upgrade) {
-  if (std::none_of(net->layer().begin(), net->layer().end(), HasSeveralBottoms)) return;
+std::vector<std::string> SplitSeveralBottoms(caffe::NetParameter* net) {
+  std::vector<std::string> done;
   google::protobuf::RepeatedPtrField<caffe::LayerParameter> layers;
-  std::vector<NetUpgrade::Origin> origins;
   for (int i = 0; i < net->layer_size(); ++i) {
     caffe::LayerParameter* const layer = net->mutable_layer(i);
     if (!HasSeveralBottoms(*layer)) {
       layers.Add()->Swap(layer);
-      origins.push_back(upgrade->origins[i]);
       continue;
     }
-    NameBlobs(layer);
-    for (int bottom = 0; bottom < layer->bottom_size(); ++bottom) {
-      *layers.Add() = ForBottom(*layer, bottom);
-      origins.push_back(upgrade->origins[i]);
-    }
-    upgrade->forms.push_back(Format("a %s of %d bottoms, \"%s\", which becomes as many layers that share its blobs",
-                                    layer->type().c_str(), layer->bottom_size(), layer->name().c_str()));
+    NameBlobs(i, layer);
+    for (int bottom = 0; bottom < layer->bottom_size(); ++bottom) *layers.Add() = ForBottom(*layer, bottom);
+    done.push_back(Format("layer \"%s\", a %s of %d bottoms, is read as a layer for each, which share its blobs",
+                          layer->name().c_str(), layer->type().c_str(), layer->bottom_size()));
   }
   net->mutable_layer()->Swap(&layers);
-  upgrade->origins = std::move(origins);
+  return done;
+}
+
+std::string NameBeforeSplit(const std::string& name) {
+  const size_t begin = name.rfind('(');
+  if (begin == std::string::npos || name.back() != ')') return name;
+  const std::string number = name.substr(begin + 1, name.size() - begin - 2);
+  const bool is_number = !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? name.substr(0, begin) : name;
 }
 
 }  // namespace hp
