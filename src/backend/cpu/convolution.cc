@@ -4,7 +4,7 @@
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/onednn.h"
-#include "backend/cpu/weights_reorder.h"
+#include "backend/cpu/packed_weights.h"
 #include "backend/window.h"
 
 #include <algorithm>
@@ -15,6 +15,7 @@ namespace hp {
 namespace {
 
 using dnnl::memory;
+using onednn::PackedWeights;
 using onednn::Reorder;
 
 /// The channel blocks that the convolution itself works on.
@@ -65,33 +66,6 @@ template <typename PrimitiveDesc>
 bool IsReference(const PrimitiveDesc& pd) {
   return std::string_view(pd.impl_info_str()).find("ref:") != std::string_view::npos;
 }
-
-/// The weights in the format of one primitive, repacked once for each version.
-class PackedWeights {
- public:
-  PackedWeights() = default;
-  /// @param kind of the op: what the same blob means to the other kind is another copy.
-  PackedWeights(const std::string& kind, const onednn::Context& context, const memory::desc& dense,
-                const memory::desc& wanted)
-      : key_(kind + " " + onednn::FormatName(wanted)), wanted_(wanted), reorder_(context, dense, wanted) {}
-
-  /// Of the copy; 0: the weights are read where they are.
-  size_t bytes() const { return reorder_.needed() ? wanted_.get_size() : 0; }
-  /// Whether both are the same copy.
-  bool IsAs(const PackedWeights& other) const { return key_ == other.key_; }
-  memory Get(onednn::Context* context, const ParamView& param) const {
-    if (!reorder_.needed()) return context->Memory(wanted_, param.data);
-    std::byte* packed =
-        param.packed->Get(key_, wanted_.get_size(), param.version,
-                          [this, context, data = param.data](std::byte* to) { reorder_.Run(context, data, to); });
-    return context->Memory(wanted_, packed);
-  }
-
- private:
-  std::string key_;
-  memory::desc wanted_;
-  onednn::WeightsReorder reorder_;
-};
 
 /// Hands out aligned pieces of a scratch area; without memory it only adds up their sizes.
 class Pieces {
@@ -207,7 +181,7 @@ class ConvolutionOp final : public Op {
   PackedWeights backward_weights_;
   typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
   typename Kind::BackwardWeights backward_params_;
-  onednn::WeightsReorder store_gradient_, add_gradient_;
+  onednn::WeightsReorder gradient_reorder_;
   // As the passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing but its
   // reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one channel beside
   // a blocked output, for pads of 4 and more, for large windows with a stride and a pad, and for others.
@@ -313,8 +287,7 @@ void ConvolutionOp<Kind>::MakeBackwardParams() {
   dst_to_params_ = Reorder(context_, dst_, params_ends_.dst);
   backward_params_ = Pass(backward_params_pd_);
   const memory::desc format = backward_params_pd_.diff_weights_desc();
-  store_gradient_ = onednn::WeightsReorder(context_, format, weights_);
-  add_gradient_ = onednn::WeightsReorder(context_, format, weights_, /*add=*/true);
+  gradient_reorder_ = onednn::WeightsReorder(context_, format, weights_, /*can_add=*/true);
 }
 
 template <typename Kind>
@@ -389,7 +362,7 @@ void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardParamsScratch(&pieces);
   // A gradient in Caffe's own layout that is not added to needs no detour.
-  const bool direct = !store_gradient_.needed() && !args.accumulate;
+  const bool direct = !gradient_reorder_.needed() && !args.accumulate;
   void* d_weights = direct ? static_cast<void*>(args.d_params[0]) : scratch.weights;
   std::unordered_map<int, memory> arguments = {
       {DNNL_ARG_SRC, In(params_ends_.src, args.in[0], in_to_params_, scratch.input)},
@@ -402,7 +375,7 @@ void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
     arguments[DNNL_ARG_DIFF_BIAS] = context_.Memory(bias_desc_, d_bias);
   }
   context_.Execute(backward_params_, arguments);
-  if (!direct) (args.accumulate ? add_gradient_ : store_gradient_).Run(&context_, d_weights, args.d_params[0]);
+  if (!direct) gradient_reorder_.Run(&context_, d_weights, args.d_params[0], args.accumulate);
   if (bias_ && args.accumulate) AddBias(d_bias, args.d_params[1]);
 }
 

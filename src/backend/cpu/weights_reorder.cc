@@ -64,41 +64,43 @@ std::optional<WeightsReorder::Offsets> WeightsReorder::OffsetsOf(const dnnl::mem
 }
 
 WeightsReorder::WeightsReorder(const Context& context, const dnnl::memory::desc& from, const dnnl::memory::desc& to,
-                               bool add)
-    : reorder_(context, from, to, add), add_(add) {
-  std::optional<Offsets> of_from = OffsetsOf(from), of_to = OffsetsOf(to);
-  if (!of_from || !of_to) return;
-  own_ = true;
-  from_ = *std::move(of_from);
-  to_ = *std::move(of_to);
+                               bool can_add)
+    : needed_(from != to), from_(OffsetsOf(from)), to_(OffsetsOf(to)) {
+  if (!from_ || !to_) {
+    from_.reset();
+    copy_ = Reorder(context, from, to);
+    if (can_add) add_ = Reorder(context, from, to, true);
+    return;
+  }
   const auto dims = to.dims();
   const int64_t block = kTile * dims[dims.size() - 2] * dims[dims.size() - 1];
   rest_step_ = (kTileRest + block - 1) / block * block;
   if (to.data_type() == dnnl::memory::data_type::bf16) element_ = ElementType::kBFloat16;
 }
 
-void WeightsReorder::Run(Context* context, const void* from, void* to) const {
-  if (!own_) return reorder_.Run(context, from, to);
+void WeightsReorder::Run(Context* context, const void* from, void* to, bool add) const {
+  if (by_onednn()) return (add ? add_ : copy_).Run(context, from, to);
   OfElement(element_, [&](auto tag) {
-    RunTyped(static_cast<const float*>(from), static_cast<typename decltype(tag)::Type*>(to));
+    RunTyped(static_cast<const float*>(from), static_cast<typename decltype(tag)::Type*>(to), add);
   });
 }
 
 template <typename T>
-void WeightsReorder::RunTyped(const float* from, T* to) const {
-  const auto groups = std::ssize(from_.of_group), outputs = std::ssize(from_.of_output),
-             rest = std::ssize(from_.of_rest);
+void WeightsReorder::RunTyped(const float* from, T* to, bool add) const {
+  const Offsets &of_from = *from_, &of_to = *to_;
+  const auto groups = std::ssize(of_from.of_group), outputs = std::ssize(of_from.of_output),
+             rest = std::ssize(of_from.of_rest);
   const int64_t output_tiles = (outputs + kTile - 1) / kTile, rest_tiles = (rest + rest_step_ - 1) / rest_step_;
 #pragma omp parallel for collapse(2) schedule(static) if (groups * outputs * rest > kSerialElements)
   for (int64_t row = 0; row < groups * output_tiles; ++row) {
     for (int64_t tile = 0; tile < rest_tiles; ++tile) {
       const int64_t group = row / output_tiles, first = row % output_tiles * kTile;
       const int64_t begin = tile * rest_step_, count = std::min(rest, begin + rest_step_) - begin;
-      const int32_t *const from_rest = from_.of_rest.data() + begin, *const to_rest = to_.of_rest.data() + begin;
+      const int32_t *const from_rest = of_from.of_rest.data() + begin, *const to_rest = of_to.of_rest.data() + begin;
       for (int64_t output = first; output < std::min(outputs, first + kTile); ++output) {
-        const float* const source = from + from_.of_group[group] + from_.of_output[output];
-        T* const target = to + to_.of_group[group] + to_.of_output[output];
-        CopyRest(source, from_rest, count, add_, target, to_rest);
+        const float* const source = from + of_from.of_group[group] + of_from.of_output[output];
+        T* const target = to + of_to.of_group[group] + of_to.of_output[output];
+        CopyRest(source, from_rest, count, add, target, to_rest);
       }
     }
   }

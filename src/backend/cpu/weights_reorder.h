@@ -15,29 +15,31 @@ class WeightsReorder {
  public:
   WeightsReorder() = default;  ///< needed() is false
   /// @param from float32. @param to float32 or bfloat16, to which elements are rounded. Both of the same dims: [group,]
-  /// outputs, inputs, height, width. @param add as Reorder's. Throws dnnl::error.
+  /// outputs, inputs, height, width. @param can_add whether Run may add. Throws dnnl::error.
   WeightsReorder(const Context& context, const dnnl::memory::desc& from, const dnnl::memory::desc& to,
-                 bool add = false);
+                 bool can_add = false);
   /// Whether the formats or types differ; a plain copy between equal ones must not be run.
-  bool needed() const { return reorder_.needed(); }
+  bool needed() const { return needed_; }
+  /// Whether oneDNN does it: a format has padding, or says more than offsets.
+  bool by_onednn() const { return !from_; }
   /// By all threads of the team; done on return. `from` and `to` do not overlap.
-  void Run(Context* context, const void* from, void* to) const;
+  /// @param add to what stands in `to`, also between equal formats.
+  void Run(Context* context, const void* from, void* to, bool add = false) const;
 
  private:
   /// Where an element lies: the sum of what each of its indices says, whatever blocks a format has.
   struct Offsets {
-    std::vector<int32_t> of_group, of_output, of_rest;  // rest: inputs, height and width, as in Caffe's layout
+    std::vector<int32_t> of_group, of_output, of_rest;  // rest: inputs, height and width, the last one innermost
   };
   static std::optional<Offsets> OffsetsOf(const dnnl::memory::desc& desc);
   template <typename T>
-  void RunTyped(const float* from, T* to) const;
+  void RunTyped(const float* from, T* to, bool add) const;
 
-  Reorder reorder_;
-  bool own_ = false;  // else by reorder_: a format has padding, or says more than offsets
-  bool add_ = false;
+  bool needed_ = false;
+  std::optional<Offsets> from_, to_;             // both or neither
   int64_t rest_step_ = 1;                        // of of_rest in a tile
   ElementType element_ = ElementType::kFloat32;  // of `to`
-  Offsets from_, to_;
+  Reorder copy_, add_;                           // if by_onednn()
 };
 
 }  // namespace hp::onednn

@@ -12,20 +12,24 @@ using Tag = memory::format_tag;
 struct Case {
   memory::dims dims;
   Tag dense, packed;
+  bool by_onednn = false;
 };
 
-class WeightsReorderTest : public testing::TestWithParam<Case> {};
-
-Values RunBoth(const memory::desc& from, const memory::desc& to, bool add, const Values& source, Values* by_onednn) {
-  onednn::Context context;
-  Values own(to.get_size() / sizeof(float) + 1, 0.75f);
-  *by_onednn = own;
-  const onednn::WeightsReorder reorder(context, from, to, add);
-  EXPECT_EQ(reorder.needed(), from != to);
-  reorder.Run(&context, source.data(), own.data());
-  onednn::Reorder(context, from, to, add).Run(&context, source.data(), by_onednn->data());
-  return own;
-}
+class WeightsReorderTest : public testing::TestWithParam<Case> {
+ protected:
+  static Values RunBoth(const memory::desc& from, const memory::desc& to, bool add, const Values& source,
+                        Values* by_onednn) {
+    onednn::Context context;
+    Values own(to.get_size() / sizeof(float) + 1, 0.75f);
+    *by_onednn = own;
+    const onednn::WeightsReorder reorder(context, from, to, add);
+    EXPECT_EQ(reorder.needed(), from != to);
+    EXPECT_EQ(reorder.by_onednn(), GetParam().by_onednn);
+    reorder.Run(&context, source.data(), own.data(), add);
+    onednn::Reorder(context, from, to, add).Run(&context, source.data(), by_onednn->data());
+    return own;
+  }
+};
 
 TEST_P(WeightsReorderTest, CopiesAsOneDnnDoes) {
   const Case& c = GetParam();
@@ -49,7 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{{64, 32, 5, 5}, Tag::oihw, Tag::OIhw8i16o2i}, Case{{40, 17, 3, 1}, Tag::oihw, Tag::ohwi},
                     Case{{64, 64, 3, 3}, Tag::iohw, Tag::OIhw8o16i2o}, Case{{96, 3, 11, 11}, Tag::oihw, Tag::Ohwi16o},
                     Case{{2, 32, 48, 3, 3}, Tag::goihw, Tag::gOIhw16i16o},
-                    Case{{20, 7, 3, 2}, Tag::oihw, Tag::OIhw16i16o}));  // the last one is padded
+                    Case{{2, 48, 32, 3, 3}, Tag::giohw, Tag::gOIhw16i16o},
+                    Case{{32, 1, 1, 3, 3}, Tag::goihw, Tag::Goihw16g},
+                    Case{{20, 7, 3, 2}, Tag::oihw, Tag::OIhw16i16o, true}));  // padded
 
 }  // namespace
 }  // namespace hp::test
