@@ -153,7 +153,7 @@ StatusOr<std::string> HowToStart(const RoutingTableConfig& config, const std::ve
 }
 
 Status WriteProfile() {
-  const char* const other = IsGiven("out") ? "out" : FirstGivenBut(Options(), {"profile", "sample"});
+  const char* const other = IsGiven("out") ? "out" : FirstGivenBut(Options(), {"precision", "profile", "sample"});
   if (other != nullptr || IsGiven("conv") || IsGiven("fc")) {
     return InvalidArgument("--%s does not go with --profile, which writes one without --plan", other != nullptr ? other
                                                                                                : IsGiven("conv")

@@ -13,13 +13,9 @@
 
 namespace hp {
 
-/// What `precision` is to CPUs that have instructions for it: factors of products (MakeCpuBackend).
-inline ElementType CpuFactors(RoutingTableConfig::Precision precision) {
-  return precision == RoutingTableConfig::BF16 ? ElementType::kBFloat16 : ElementType::kFloat32;
-}
-
-/// What `wire_precision` is to the nets of the nodes. @param precision FP32 or BF16.
-inline ElementType WireElement(RoutingTableConfig::Precision precision) {
+/// In what type CPUs, if they can, have the factors of products with a table's `precision`, and in what type tensors
+/// cross with its `wire_precision`.
+inline ElementType ElementOf(RoutingTableConfig::Precision precision) {
   return precision == RoutingTableConfig::BF16 ? ElementType::kBFloat16 : ElementType::kFloat32;
 }
 
@@ -107,7 +103,7 @@ class RoutingTable {
   /// How it computes, for a status: "FP32", "TF32, BF16 on the wire".
   std::string precision() const;
   /// As what activations and their gradients cross between nodes.
-  ElementType wire() const { return WireElement(config_.wire_precision()); }
+  ElementType wire() const { return ElementOf(config_.wire_precision()); }
   /// Whether the job has a LossScaler.
   bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
   /// Samples of the global batch, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.

@@ -57,7 +57,7 @@ class ChainPlanner::Model {
     costs_ = CostsOf(*graph_, shapes);
     const std::vector<GraphLayer>& layers = graph_->layers();
     crossing_.assign(layers_ + 1, 0);
-    const auto number_bytes = static_cast<double>(BytesOf(WireElement(problem_.wire_precision)));
+    const auto number_bytes = static_cast<double>(BytesOf(ElementOf(problem_.wire_precision)));
     wire_share_ = number_bytes / sizeof(float);
     std::vector<int> tensors(layers_ + 1, 0);
     for (size_t b = 0; b < shapes.size(); ++b) {

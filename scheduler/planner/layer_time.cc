@@ -44,6 +44,7 @@ StatusOr<Profile> Profile::Create(const ProfileConfig& config, const std::string
   profile.path_ = path;
   profile.net_ = config.net();
   profile.host_ = config.host();
+  profile.precision_ = config.precision();
   profile.threads_ = config.threads();
   profile.net_hash_ = config.net_hash();
   profile.bytes_per_second_ = config.memory_gb_per_s() * 1e9;

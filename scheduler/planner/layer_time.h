@@ -48,6 +48,9 @@ class Profile {
   Status CheckNet(const caffe::NetParameter& net, const SampleShape& sample) const;
 
   const std::string& host() const { return host_; }
+  const std::string& path() const { return path_; }
+  /// Of the products that were timed, as a table has it: "BF16".
+  const std::string& precision() const { return precision_; }
   int threads() const { return threads_; }
   /// Bytes in a second that memory moves; 0: it does not say.
   double bytes_per_second() const { return bytes_per_second_; }
@@ -65,7 +68,7 @@ class Profile {
   };
 
   std::map<std::string, std::vector<Timing>> layers_;
-  std::string path_, net_, host_;
+  std::string path_, net_, host_, precision_;
   int threads_ = 1;
   double bytes_per_second_ = 0;
   uint64_t net_hash_ = 0;

@@ -113,7 +113,7 @@ class Search {
   }
 
   StatusOr<const DividedNet*> NetOf(NetDivision division) {
-    division.wire = WireElement(problem_.wire_precision);
+    division.wire = ElementOf(problem_.wire_precision);
     for (const auto& net : nets_) {
       if (net->division() == division) return net.get();
     }

@@ -375,8 +375,7 @@ class Backend {
 /// A backend for this host's cores, for tensors in host memory. Stateless.
 /// @param factors of convolutions: bfloat16 rounds inputs, weights and what is written (of a deconvolution first the
 /// product, then its sum with the bias), and adds in float32; what follows a convolution has its element type, and all
-/// other ops compute in float32. Without CpuMultipliesBFloat16 it may be slow, and convolutions for which oneDNN has
-/// no kernels are float32.
+/// other ops compute in float32. Without CpuMultipliesBFloat16 convolutions are float32, as if it said so.
 std::unique_ptr<Backend> MakeCpuBackend(ElementType factors = ElementType::kFloat32);
 /// Whether this host's processors have instructions for products of bfloat16 (AVX512_BF16, AMX) and oneDNN uses them.
 bool CpuMultipliesBFloat16();

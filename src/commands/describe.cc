@@ -131,7 +131,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, shared));
   HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, solver, net, inputs));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(CpuFactors(table.config().precision()));
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(table.config().precision()));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
                       PlanJob(table, table.solver_path(), solver, shared, std::move(samples)));
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));

@@ -71,6 +71,7 @@ StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   TableRequest request = RequestOf(job);
   request.solver = SolverFromTable(solver, table);
   HP_ASSIGN_OR_RETURN(const MadeTable made, MakeTableOf(solver, "localhost", true, &request));
+  for (const std::string& warning : made.warnings) LOG(WARNING) << warning;
   HP_RETURN_IF_ERROR(WriteWholeFile(
       table, TableText(made.config, "Routing table of hpnode, written by hptrain\nfor this machine alone.")));
   LOG(INFO) << "the table of this machine: " << table;

@@ -1,5 +1,6 @@
 #include "commands/make_table.h"
 
+#include "base/format.h"
 #include "base/host.h"
 #include "commands/describe.h"
 #include "commands/job_hosts.h"
@@ -61,6 +62,12 @@ StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::strin
   }
   for (const std::string& fault : CheckHosts(made.config, &CanonicalAddresses)) {
     made.warnings.push_back(fault + " (as this host sees it)");
+  }
+  const bool on_gpus = std::any_of(made.config.node().begin(), made.config.node().end(),
+                                   [](const NodeConfig& node) { return node.device() != "cpu"; });
+  if ((request->precision == RoutingTableConfig::TF32 || request->precision == RoutingTableConfig::FP16) && !on_gpus) {
+    made.warnings.push_back(Format("--precision=%s is for GPUs, of which the table has none: CPUs compute in float32",
+                                   RoutingTableConfig::Precision_Name(request->precision).c_str()));
   }
   if (request->wire_precision != RoutingTableConfig::FP32 && made.config.node_size() == 1) {
     made.warnings.push_back("--wire_precision changes nothing: the table has one node, and nothing crosses");

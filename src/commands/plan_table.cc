@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 
 namespace hp {
@@ -178,7 +179,7 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* p
                 std::string* pools) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobOf(files, table));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(CpuFactors(problem.precision));
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(problem.precision));
   // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
   // one channel at most.
   const std::vector<int> places = plan->places();
@@ -205,6 +206,20 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* p
   return OkStatus();
 }
 
+/// Lines about profiles whose times are not those of the table's precision; counted times are always float32's.
+std::string OtherPrecisions(const PlanProblem& problem) {
+  const std::string wanted = RoutingTableConfig::Precision_Name(problem.precision);
+  std::set<std::string> lines;
+  for (const HostPlace& place : problem.hosts.places) {
+    const std::string has = place.profile == nullptr ? "FP32" : place.profile->precision();
+    if (has == wanted) continue;
+    const std::string which = place.profile == nullptr ? "times without a profile are" : place.profile->path() + " is";
+    lines.insert(Format("note: %s of precision %s, and the table of %s, whose convolutions take other times\n",
+                        which.c_str(), has.c_str(), wanted.c_str()));
+  }
+  return Join({lines.begin(), lines.end()}, "");
+}
+
 }  // namespace
 
 StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags) {
@@ -229,6 +244,7 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
                                                      : HostsOfFlag(flags.hosts, &planned.reasons));
   HP_RETURN_IF_ERROR(ExcludeHosts(flags.exclude, &problem.hosts));
   HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, *problem.net, problem.sample, &problem.hosts));
+  planned.reasons += OtherPrecisions(problem);
   HP_ASSIGN_OR_RETURN(PlanChoice choice, ChoosePlan(problem));
   HP_RETURN_IF_ERROR(RankBySimulation(flags, files, problem, &choice));
   if (flags.take > std::ssize(choice.plans)) {

@@ -90,13 +90,13 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = options.sample}));
   const std::unique_ptr<Device> host = MakeHostDevice();
   HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan, host.get()));
-  const std::unique_ptr<Backend> backend =
-      MakeCpuBackend(CpuMultipliesBFloat16() ? CpuFactors(options.precision) : ElementType::kFloat32);
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(options.precision));
 
   ProfileConfig profile;
   profile.set_net_hash(ProfileHash(*net));
   profile.set_net(net->name());
   profile.set_host(options.host);
+  profile.set_precision(RoutingTableConfig::Precision_Name(options.precision));
   profile.set_threads(threads);
   for (const int64_t dim : options.sample.data.dims()) profile.add_sample(dim);
   std::map<std::string, LayerProfile> layers;

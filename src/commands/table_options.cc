@@ -39,8 +39,7 @@ const TableFlag kFlags[] = {
     {"precision", &TableOptions::precision,
      "How products are computed, which changes what comes out: FP32; BF16, with factors of 16 bits on GPUs and on CPUs "
      "that have instructions for it; on GPUs TF32 and FP16 as well. Plans are made of times in float32, unless a "
-     "profile "
-     "has others (hproute --profile=FILE --precision=BF16)."},
+     "profile has others (hproute --profile=FILE --precision=BF16)."},
     {"wire_precision", &TableOptions::wire_precision,
      "As what activations, their gradients and those of conv parameters cross between nodes: FP32, or BF16 in half as "
      "many bytes, which changes what comes out."},

@@ -8,9 +8,8 @@
 namespace hp {
 
 NodeDevice OpenCpu(Precision precision) {
-  ElementType factors = CpuFactors(precision);
+  const ElementType factors = ElementOf(precision);
   if (factors != ElementType::kFloat32 && !CpuMultipliesBFloat16()) {
-    factors = ElementType::kFloat32;
     LOG(WARNING) << "precision: BF16, but the processors of this host have no instructions for it (AVX512_BF16 or "
                     "AMX); they compute in float32, which is more precise and no faster than with precision: FP32 ("
                  << InstructionSet() << ")";

@@ -150,7 +150,7 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
 
 Least LeastOf(const JobPlan& job, Rank rank, Phase phase) {
   const bool cpu = job.table().node(rank).device == "cpu";
-  const size_t element = cpu ? BytesOf(CpuFactors(job.table().config().precision())) : 2;  // GPUs may have 16 bits
+  const size_t element = cpu ? BytesOf(ElementOf(job.table().config().precision())) : 2;  // GPUs may have 16 bits
   const std::vector<int64_t> rows = job.schedule().RowCounts(phase, job.ShareOf(rank));
   return LeastOf(job.node(rank, phase), job.shapes(phase), rows.empty() ? 0 : rows.back(),
                  phase.train() ? HistoriesOf(job.solver()) : 0, element, job.table().staleness() + 1);

@@ -112,7 +112,7 @@ void CompareSelf(const SnapshotNode& saved, const std::string& name, std::string
 Status TakeSavedThreads(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   std::string differences;
   if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
-    differences = "a different partitioning of the work";
+    differences = "a different division of the work, or another precision";
   } else {
     for (const NodeInfo& node : table.nodes()) {
       const int saved = manifest.node(node.rank).threads();

@@ -203,6 +203,17 @@ class DeployTest(cluster.JobTest):
         small, large = self.scores(text).values()
         self.assertEqual(small, large)
 
+    @staticmethod
+    def multiplies_bfloat16():
+        return "precision FP32 or BF16" in cluster.run_tool("hpnode", "--list_devices")[1]
+
+    def test_times_of_a_precision(self):
+        with unittest.mock.patch.dict(os.environ, {"DNNL_VERBOSE": "1"}):
+            for precision, rounds in (("BF16", self.multiplies_bfloat16()), ("FP32", False)):
+                status, text = self.time("net.prototxt", "--precision=" + precision)
+                self.assertEqual(status, 0, text)
+                self.assertEqual(bool(re.search("exec,cpu,convolution,.*src_bf16", text)), rounds, text)
+
     def time(self, net, *flags):
         return cluster.run_tool("hptime", "--model=" + self.path(net), "--iterations=3", "--threads=1",
                                 "--cache_dir=none", *flags)
@@ -291,6 +302,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
             losses.append(re.findall(r"\] loss = (\S+)", text))
         self.assertTrue(losses[0] and losses[0] == losses[1] == losses[2], losses)
         self.assertAlmostEqual(float(losses[3][0]) / float(losses[0][0]), 1, delta=0.02)
+        self.assertEqual(losses[3] != losses[0], self.multiplies_bfloat16())
         status, text = cluster.run_tool("hpextract", "--model=" + self.path("staged.prototxt"), "--weights=" + self.weights,
                                         "--iterations=2", "--cache_dir=none", "--stage=val", "--blobs=ip1",
                                         "--out=" + self.path("ip1"))

@@ -197,6 +197,16 @@ class PlanTest(cluster.JobTest):
             self.assertNotIn("precision", self.plan_table(*flags, "--precision=FP32")[1])
             self.assertIn('--precision is "bf16"; expected FP32, TF32, BF16 or FP16',
                           self.plan(2, *flags, "--out=x", "--precision=bf16"))
+        self.assertIn("warning: --precision=TF32 is for GPUs, of which the table has none: CPUs compute in float32",
+                      self.plan_table("--conv=1", "--fc=1", "--hosts=127.0.0.1", "--precision=TF32")[0])
+        profile = "--profile=" + self.path("profile.prototxt")
+        self.plan(0, profile, "--precision=BF16")
+        self.assertIn('precision: "BF16"', self.read("profile.prototxt").decode())
+        said = "is of precision BF16, and the table of FP32, whose convolutions take other times"
+        self.assertIn(said, self.plan(0, "--plan=auto", profile))
+        self.assertNotIn("note: ", self.plan(0, "--plan=auto", profile, "--precision=BF16"))
+        self.assertIn("note: times without a profile are of precision FP32, and the table of BF16",
+                      self.plan(0, "--plan=auto", "--precision=BF16"))
 
     def test_bfloat16_on_the_wire(self):
         self.make_job(iterations=5, hidden=20000)

@@ -185,7 +185,7 @@ class ThreadsTest(cluster.JobTest):
     def test_another_division_may_have_others(self):
         self.train(10, threads=self.MANY)
         self.make_table(conv=1, fc=1, micro_batches=1, threads=1)
-        self.expect_all(self.resume("--all"), 0, "Optimization Done", "was written with a different partitioning")
+        self.expect_all(self.resume("--all"), 0, "Optimization Done", "was written with a different division of the work")
 
     def test_node_that_cannot_have_them(self):
         names = self.make_table(conv=1, fc=1, micro_batches=1, threads=2)

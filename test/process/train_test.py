@@ -66,6 +66,8 @@ class TrainTest(cluster.JobTest):
             self.assertEqual(*weights)
             self.expect_exit(trained, 0, r"no instructions for it \(AVX512_BF16 or AMX\); they compute in float32")
         self.assertIn("precision: BF16", self.read("out_hptrain_table.prototxt").decode())
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=TF32"), 0,
+                         "--precision=TF32 is for GPUs, of which the table has none: CPUs compute in float32")
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=BF8"), 2,
                          '--precision is "BF8"; expected FP32, TF32, BF16 or FP16')
 

@@ -71,7 +71,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the flags of a table: --profile and --sample.
+/// Of the flags of a table those that hplaunch has.
 TableOptions& Options() {
   static TableOptions options;
   return options;
@@ -126,9 +126,9 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
   if (FLAGS_solver.empty() != FLAGS_hosts.empty()) {
     return InvalidArgument("--solver=FILE and --hosts=HOST,... go together (hplaunch --help)");
   }
-  const char* const of_plan = FirstGiven(Options(), {"profile", "sample", "precision", "wire_precision"});
-  if (!FLAGS_routing.empty() && of_plan != nullptr) {
-    return InvalidArgument("--%s goes with --solver: it is for a table that is planned", of_plan);
+  for (const char* flag : {"profile", "sample", "precision", "wire_precision"}) {
+    if (FLAGS_routing.empty() || gflags::GetCommandLineFlagInfoOrDie(flag).is_default) continue;
+    return InvalidArgument("--%s goes with --solver: it is for a table that is planned", flag);
   }
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   if (SplitAt(FLAGS_ssh, ' ').empty()) return InvalidArgument("--ssh is empty; expected a command");

@@ -21,7 +21,9 @@ void CpuBackend::Clear(std::span<float> values) {
             [&](int64_t begin, int64_t end) { std::fill(values.begin() + begin, values.begin() + end, 0.0f); });
 }
 
-std::unique_ptr<Backend> MakeCpuBackend(ElementType factors) { return std::make_unique<CpuBackend>(factors); }
+std::unique_ptr<Backend> MakeCpuBackend(ElementType factors) {
+  return std::make_unique<CpuBackend>(CpuMultipliesBFloat16() ? factors : ElementType::kFloat32);
+}
 
 bool CpuMultipliesBFloat16() { return onednn::MultipliesBFloat16(); }
 

@@ -81,6 +81,12 @@ HostReport ReportOfThisHost(const std::string& address, const std::string& folde
   return report;
 }
 
+bool WantsBFloat16(const RoutingTable& table, const std::string& host) {
+  const bool on_cpu = std::any_of(table.nodes().begin(), table.nodes().end(),
+                                  [&](const NodeInfo& node) { return node.host == host && node.device == "cpu"; });
+  return on_cpu && ElementOf(table.config().precision()) == ElementType::kBFloat16;
+}
+
 int PathMtu(const std::string& address) {
   const Probe probe(address);
   int mtu = 0;

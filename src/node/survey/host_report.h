@@ -1,6 +1,7 @@
 #pragma once
 
 #include "proto/survey.pb.h"
+#include "scheduler/plan/routing_table.h"
 
 #include <string>
 
@@ -10,6 +11,9 @@ namespace hp {
 /// of the working directory), and the interface of `address` (numeric; empty: unknown). `host` and `node` are the
 /// caller's. Any thread.
 HostReport ReportOfThisHost(const std::string& address, const std::string& folder);
+
+/// Whether a node of the table on this host's processors is to multiply in bfloat16.
+bool WantsBFloat16(const RoutingTable& table, const std::string& host);
 
 /// The MTU of the way to a numeric address, as the kernel knows it: that of the interface, or less where a router on
 /// the way has reported a smaller one. @return 0: unknown.

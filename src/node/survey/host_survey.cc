@@ -15,7 +15,6 @@
 #include "proto/text.h"
 #include "transport/tcp/tcp_transport.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -327,11 +326,7 @@ StatusOr<SurveyReport> HostSurvey::Run(const HostSettings& settings, std::unique
                            SnapshotFolder(table_));
   self_.set_host(node.host);
   self_.set_node(node.name);
-  const bool on_cpu = std::any_of(table_.nodes().begin(), table_.nodes().end(), [&](const NodeInfo& other) {
-    return other.host == node.host && other.device == "cpu";
-  });
-  const bool rounds = CpuFactors(table_.config().precision()) == ElementType::kBFloat16;
-  self_.set_lacks_bfloat16(on_cpu && rounds && !CpuMultipliesBFloat16());
+  self_.set_lacks_bfloat16(WantsBFloat16(table_, node.host) && !CpuMultipliesBFloat16());
   if (hosts() == 1) {
     *report_.add_host() = self_;
     return report_;

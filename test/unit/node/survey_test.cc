@@ -1,4 +1,5 @@
 // What a survey of hosts says, and its order.
+#include "node/survey/host_report.h"
 #include "node/survey/rounds.h"
 #include "node/survey/survey_findings.h"
 
@@ -101,6 +102,29 @@ TEST(FindingsTest, WhatDeservesALookComesWithAdvice) {
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD a - c: 9.8 Gbit/s one way, 0.9 the other"), HasSubstr("ethtool"))));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD host c: precision: BF16 in the table"), HasSubstr("FP32"))));
   EXPECT_THAT(lines, Contains(HasSubstr("BAD host c: its best connection has 0.9 Gbit/s")));
+}
+
+/// Host a has a CPU's node, b a GPU's alone.
+TEST(HostReportTest, WhoWantsBFloat16) {
+  for (const auto precision : {RoutingTableConfig::FP32, RoutingTableConfig::BF16, RoutingTableConfig::FP16}) {
+    RoutingTableConfig config;
+    config.set_solver("solver.prototxt");
+    config.set_precision(precision);
+    config.add_stage()->set_kind(StageConfig::CONV);
+    for (int index = 0; index < 2; ++index) {
+      NodeConfig* const node = config.add_node();
+      node->set_name(index == 0 ? "on_cpu" : "on_gpu");
+      node->set_stage(0);
+      node->set_index(index);
+      node->set_host(index == 0 ? "a" : "b");
+      node->set_port(29500);
+      if (index == 1) node->set_device("cuda:0");
+    }
+    const auto table = RoutingTable::Create(config, "table.prototxt");
+    ASSERT_TRUE(table.ok()) << table.status();
+    EXPECT_EQ(WantsBFloat16(*table, "a"), precision == RoutingTableConfig::BF16);
+    EXPECT_FALSE(WantsBFloat16(*table, "b"));
+  }
 }
 
 TEST(FindingsTest, HostsForThePlanner) {
