@@ -15,9 +15,16 @@ Status TakeComputeThreads(int threads, const std::string& need) {
   }
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
-#pragma omp parallel  // from now on its threads are there
-  {}
-  return OkStatus();
+  int started = 0;  // from now on they are there; GCC would leave out a region that does nothing
+#pragma omp parallel reduction(+ : started)
+  ++started;
+  if (started == threads) return OkStatus();
+  return ResourceExhausted("%s; OpenMP started %d", need.c_str(), started);
+}
+
+void ReleaseComputeThreads() {
+  omp_set_num_threads(1);
+  omp_pause_resource_all(omp_pause_soft);
 }
 
 }  // namespace hp

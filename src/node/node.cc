@@ -323,6 +323,7 @@ Status Node::MakeCompute() {
 // --- Running
 
 Status Node::Train() {
+  ReleaseComputeThreads();  // from here on the executor's team computes
   PipelinePlan plan = model_->plan();
   plan.pool_size = memory_.pool_size;
   plan.start_clock = files_.start_clock;
