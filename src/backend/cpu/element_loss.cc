@@ -3,6 +3,7 @@
 #include "backend/cpu/label_count.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
+#include "backend/cpu/row_math.h"
 #include "backend/label.h"
 
 #include <algorithm>
@@ -12,7 +13,36 @@
 namespace hp {
 namespace {
 
-constexpr int64_t kCostOfLoss = 8;  // of an element, in copies
+constexpr int64_t kCostOfLoss = 8;      // of an element, in copies
+constexpr int64_t kValuesAtOnce = 512;  // whose sum is taken, while they are in the cache
+
+// Loops in functions of their own, as in activation.cc, so that they become vectors. `target` is a function of i.
+
+template <typename Function, typename Target>
+__attribute__((noinline)) void ComputeValues(const Function function, const float* x, const Target target,
+                                             int64_t begin, int64_t count, float* values) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) values[i] = function.Value(x[begin + i], target(begin + i));
+}
+
+template <typename Function, typename Target>
+__attribute__((noinline)) void ComputeGradients(const Function function, const float* x, const Target target, float by,
+                                                int64_t count, float* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] = by * function.Gradient(x[i], target(i));
+}
+
+template <typename Function, typename Target>
+double SumOfValues(const Function& function, const float* x, const Target& target, int64_t count) {
+  float values[kValuesAtOnce];
+  double sum = 0;
+  for (int64_t begin = 0; begin < count; begin += kValuesAtOnce) {
+    const int64_t some = std::min(kValuesAtOnce, count - begin);
+    ComputeValues(function, x, target, begin, some, values);
+    sum += RowSum(values, some);
+  }
+  return sum;
+}
 
 /// Elements in the order of the first input's memory, rows added in double. Targets in another layout go through
 /// scratch, behind a sum for each row.
@@ -36,12 +66,7 @@ class ElementLossOp final : public Op {
     double* const sums = reinterpret_cast<double*>(args.scratch);
     WithTargets(args, [&](const auto& target_of) {
       ForItems(rows_, kCostOfLoss * rows_ * width_, [&](int64_t row) {
-        double sum = 0;
-        for (int64_t i = 0; i < width_; ++i) {
-          const int64_t at = row * width_ + i;
-          if (target_of.Counts(row)) sum += function_.Value(x[at], target_of(row, i));
-        }
-        sums[row] = sum;
+        sums[row] = target_of.Counts(row) ? SumOfValues(function_, x + row * width_, target_of.Row(row), width_) : 0;
       });
     });
     double sum = 0;
@@ -71,17 +96,23 @@ class ElementLossOp final : public Op {
     const float* labels;
     int64_t classes;
     bool Counts(int64_t row) const { return LabelOf(labels[row]) >= 0 && LabelOf(labels[row]) < classes; }
-    float operator()(int64_t row, int64_t i) const { return i == LabelOf(labels[row]) ? 1.0f : 0.0f; }
+    auto Row(int64_t row) const {
+      return [label = LabelOf(labels[row])](int64_t i) { return i == label ? 1.0f : 0.0f; };
+    }
   };
   struct Nothing {
     bool Counts(int64_t) const { return true; }
-    float operator()(int64_t, int64_t) const { return 0; }
+    auto Row(int64_t) const {
+      return [](int64_t) { return 0.0f; };
+    }
   };
   struct OfValues {
     const float* t;
     int64_t width;
     bool Counts(int64_t) const { return true; }
-    float operator()(int64_t row, int64_t i) const { return t[row * width + i]; }
+    auto Row(int64_t row) const {
+      return [of_row = t + row * width](int64_t i) { return of_row[i]; };
+    }
   };
 
   double Normalizer(const OpArgs& args) const {
@@ -109,10 +140,7 @@ class ElementLossOp final : public Op {
     WithTargets(args, [&](const auto& target_of) {
       ForItems(rows_, kCostOfLoss * rows_ * width_, [&](int64_t row) {
         const float by = target_of.Counts(row) ? weight : 0;
-        for (int64_t i = 0; i < width_; ++i) {
-          const int64_t at = row * width_ + i;
-          to[at] = by * function_.Gradient(x[at], target_of(row, i));
-        }
+        ComputeGradients(function_, x + row * width_, target_of.Row(row), by, width_, to + row * width_);
       });
     });
   }

@@ -17,6 +17,8 @@ extern "C" float expf(float) noexcept;
 #pragma omp declare simd notinbranch
 extern "C" float logf(float) noexcept;
 #pragma omp declare simd notinbranch
+extern "C" float log1pf(float) noexcept;
+#pragma omp declare simd notinbranch
 extern "C" float powf(float, float) noexcept;
 #endif
 
