@@ -20,14 +20,16 @@ namespace {
 constexpr int64_t kGradientRows = 24;
 
 /// Saved: the inverse norms of the weights' rows. Scratch, in this order: the inputs' copies, the normalised features
-/// side by side, their inverse norms, and forward a packed copy of the features, backward their gradient.
+/// side by side, their inverse norms, and a copy of the features, packed for the weights or for their gradient, or the
+/// gradient of the features.
 class CosineProductOp final : public Op {
  public:
   CosineProductOp(const CosineProductDesc& desc, const Backend::Descs& in)
       : outputs_count_(desc.num_output), inputs_(in), rows_(inputs_.rows()), columns_(inputs_.columns()) {
     outputs_ = {{Shape{rows_, outputs_count_}, 1}};
     saved_bytes_ = outputs_count_ * sizeof(float);
-    scratch_bytes_ = (inputs_.floats() + rows_ * (columns_ + 1) + PackedFeatures(rows_, columns_)) * sizeof(float);
+    const int64_t packed = std::max(PackedFeatures(rows_, columns_), PackedColumns(rows_, columns_));
+    scratch_bytes_ = (inputs_.floats() + rows_ * (columns_ + 1) + packed) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
@@ -62,7 +64,10 @@ class CosineProductOp final : public Op {
   }
 
   bool has_params_rows() const override { return true; }
-  void BeginParamsRows(const OpArgs& args) override { NormaliseInputs(args); }
+  void BeginParamsRows(const OpArgs& args) override {
+    NormaliseInputs(args);
+    PackColumns(rows_, columns_, Features(args), PackedOrGradients(args));
+  }
   void BackwardParamsRows(const OpArgs& args, int64_t begin, int64_t end, float* d_weights, float*) const override {
     for (int64_t first = begin; first < end; first += kGradientRows) {
       const int64_t count = std::min(kGradientRows, end - first);
@@ -113,8 +118,8 @@ class CosineProductOp final : public Op {
       for (int64_t i = 0; i < columns_; ++i) before[i] /= inverse_norms[o];
       kept[o] = RowDot(weights + o * columns_, before, columns_);
     }
-    OuterProductSum(rows_, count, columns_, args.d_out[0].floats() + first, outputs_count_, Features(args), columns_,
-                    d_weights, columns_, args.accumulate);
+    OuterProductSum({PackedOrGradients(args), rows_, columns_}, {0, rows_}, count, args.d_out[0].floats() + first,
+                    outputs_count_, d_weights, columns_, args.accumulate);
     for (int64_t o = 0; o < count; ++o) {
       const float* const w = weights + o * columns_;
       float* const gradient = d_weights + o * columns_;

@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/input_rows.h"
+#include "backend/cpu/matrix_product.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
@@ -21,13 +22,14 @@ namespace {
 constexpr int64_t kMostColumnsInPlace = 2048;
 /// From so many rows on sgemm multiplies them, with AVX2 as they lie: at 64 rows of 784 columns in 0.6 of MultiplyRows'
 /// time, at 100 in 0.4; and where there are more columns, at 100 rows in 0.7 to 0.8 of the time by W x^T. With AVX-512
-/// W x^T is the faster one throughout: by 1.1 to 1.4 at 100 and 128 rows of 500 to 4096 columns, by 1.5 to 1.8 at 32.
+/// W x^T was the faster one wherever it was measured (README.md of this room).
 constexpr int64_t kManyRows = 32, kManyLongRows = 64;
 
 /// y = x W^T + b with the weights in Caffe's layout, never repacked: at 16 rows a copy of them in oneDNN's own format
 /// would cost more than the product. See README.md of this room for what was measured.
 class InnerProductOp final : public Op {
  public:
+  /// Throws dnnl::error.
   InnerProductOp(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out)
       : bias_(desc.bias),
         outputs_count_(desc.num_output),
@@ -35,23 +37,32 @@ class InnerProductOp final : public Op {
         rows_(inputs_.rows()),
         columns_(inputs_.columns()) {
     outputs_ = {{out, 1}};
-    const int64_t few = in_place() ? PackedFeatures(rows_, columns_) : rows_ * outputs_count_;
-    const int64_t forward = as_they_lie() ? 0 : few;
-    scratch_bytes_ = (inputs_.floats() + forward) * sizeof(float);
+    int64_t panels = 0;
+    size_t product_bytes = 0;
+    for (const InputRows::Block& block : inputs_.blocks()) {
+      panels += PackedColumns(rows_, block.columns);
+      if (in_place() || as_they_lie()) continue;
+      products_.emplace_back(context_, outputs_count_, rows_, block.columns, columns_, block.columns,
+                             /*add=*/!products_.empty());
+      product_bytes = std::max(product_bytes, products_.back().scratch_bytes());
+    }
+    const int64_t forward = in_place() ? PackedFeatures(rows_, columns_) : as_they_lie() ? 0 : Transposed();
+    const size_t forward_bytes = forward * sizeof(float) + product_bytes;
+    scratch_bytes_ = inputs_.floats() * sizeof(float) + std::max(forward_bytes, panels * sizeof(float));
   }
 
-  /// Neither in place nor as they lie: it computes y^T = W x^T. With the many rows of W as rows of the product, sgemm
+  /// Neither in place nor as they lie: it computes y^T = W x^T. With the many rows of W as rows of the product, oneDNN
   /// reads them once at the speed of memory (4 to 6 times as fast as y = x W^T for 16 rows, where it would pack W
   /// first).
   void Forward(const OpArgs& args) override {
     inputs_.Bring(args);
     if (in_place()) return MultiplyInPlace(args);
     if (as_they_lie()) return MultiplyAsTheyLie(args);
-    float* transposed = reinterpret_cast<float*>(args.scratch) + inputs_.floats();
+    float* const transposed = BehindInputs(args);
+    auto* const scratch = reinterpret_cast<std::byte*>(transposed + Transposed());
     for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
-      const InputRows::Block& block = inputs_.blocks()[i];
-      Gemm('N', 'T', outputs_count_, rows_, block.columns, args.params[0].data + block.first, columns_,
-           inputs_.Rows(args, i), block.columns, i > 0, transposed, rows_);
+      products_[i].Run(context_, args.params[0].data + inputs_.blocks()[i].first, inputs_.Rows(args, i), transposed,
+                       scratch);
     }
     TransposeAndAddBias(transposed, bias_ ? args.params[1].data : nullptr, args.out[0].floats());
   }
@@ -79,13 +90,22 @@ class InnerProductOp final : public Op {
   }
 
   bool has_params_rows() const override { return true; }
-  void BeginParamsRows(const OpArgs& args) override { inputs_.Bring(args); }
+  void BeginParamsRows(const OpArgs& args) override {
+    inputs_.Bring(args);
+    float* panels = BehindInputs(args);
+    for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
+      const int64_t columns = inputs_.blocks()[i].columns;
+      PackColumns(rows_, columns, inputs_.Rows(args, i), panels);
+      panels += PackedColumns(rows_, columns);
+    }
+  }
   void BackwardParamsRows(const OpArgs& args, int64_t begin, int64_t end, float* d_weights,
                           float* d_bias) const override {
-    for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
-      const InputRows::Block& block = inputs_.blocks()[i];
-      OuterProductSum(rows_, end - begin, block.columns, args.d_out[0].floats() + begin, outputs_count_,
-                      inputs_.Rows(args, i), block.columns, d_weights + block.first, columns_, args.accumulate);
+    const float* panels = BehindInputs(args);
+    for (const InputRows::Block& block : inputs_.blocks()) {
+      OuterProductSum({panels, rows_, block.columns}, {0, rows_}, end - begin, args.d_out[0].floats() + begin,
+                      outputs_count_, d_weights + block.first, columns_, args.accumulate);
+      panels += PackedColumns(rows_, block.columns);
     }
     if (bias_) {
       ColumnSums(args.d_out[0].floats() + begin, rows_, end - begin, outputs_count_, args.accumulate, d_bias);
@@ -100,6 +120,10 @@ class InnerProductOp final : public Op {
     const bool many = rows_ >= (columns_ <= kMostColumnsInPlace ? kManyRows : kManyLongRows);
     return many && !onednn::HasAvx512();
   }
+
+  /// Floats of y^T, so that what is behind it is aligned.
+  int64_t Transposed() const { return (rows_ * outputs_count_ + 15) / 16 * 16; }
+  float* BehindInputs(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch) + inputs_.floats(); }
 
   void MultiplyAsTheyLie(const OpArgs& args) const {
     float* const out = args.out[0].floats();
@@ -119,7 +143,7 @@ class InnerProductOp final : public Op {
   }
 
   void MultiplyInPlace(const OpArgs& args) const {
-    float* const packed = reinterpret_cast<float*>(args.scratch) + inputs_.floats();
+    float* const packed = BehindInputs(args);
     for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
       const InputRows::Block& block = inputs_.blocks()[i];
       PackFeatures(rows_, block.columns, inputs_.Rows(args, i), block.first, packed);
@@ -148,13 +172,17 @@ class InnerProductOp final : public Op {
   const int64_t outputs_count_;
   const InputRows inputs_;
   const int64_t rows_, columns_;
+  const onednn::Context context_;
+  std::vector<onednn::MatrixProduct> products_;  // W x^T, one for each input
 };
 
 }  // namespace
 
-Backend::OpPtr MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out) {
+StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out) {
   if (desc.transposed) return MakeTransposedProduct(desc, in, out);
-  return std::make_unique<InnerProductOp>(desc, in, out);
+  Backend::OpPtr op;
+  HP_RETURN_IF_ERROR(onednn::Guard("inner product", [&] { op = std::make_unique<InnerProductOp>(desc, in, out); }));
+  return op;
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::InnerProduct(const InnerProductDesc& desc, const Descs& in) {

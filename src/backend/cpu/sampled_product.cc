@@ -19,8 +19,8 @@ namespace {
 constexpr int64_t kSampleRows = 24;
 
 /// Saved: with `normalize` the inverse norms of the rows of the weights, by column. Scratch, in this order: the inputs'
-/// copies; the features side by side, normalised or not; their inverse norms; forward a packed copy of the features,
-/// backward their gradient.
+/// copies; the features side by side, normalised or not; their inverse norms; a copy of the features, packed for the
+/// weights or for their gradient, or the gradient of the features.
 class SampledProductOp final : public Op {
  public:
   SampledProductOp(const SampledProductDesc& desc, const Backend::Descs& in)
@@ -28,7 +28,8 @@ class SampledProductOp final : public Op {
     outputs_ = {{Shape{rows_, desc.room}, 1}};
     if (desc.normalize) saved_bytes_ = desc.room * sizeof(float);
     const int64_t features = rows_ * (columns_ + 1);
-    scratch_bytes_ = (inputs_.floats() + features + PackedFeatures(rows_, columns_)) * sizeof(float);
+    const int64_t packed = std::max(PackedFeatures(rows_, columns_), PackedColumns(rows_, columns_));
+    scratch_bytes_ = (inputs_.floats() + features + packed) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
@@ -61,7 +62,7 @@ class SampledProductOp final : public Op {
   /// Of one batch's rows. Its classes are the first rows of the gradient where nothing is there before: then it is the
   /// update's first batch.
   void BackwardParams(const OpArgs& args) override {
-    BringFeatures(args);
+    BeginParamsRows(args);
     const BatchSample& sample = *args.sample;
     const int64_t pieces = (sample.drawn + kSampleRows - 1) / kSampleRows;
     const int64_t labels = sample.columns() - sample.drawn;
@@ -79,7 +80,10 @@ class SampledProductOp final : public Op {
   }
 
   bool has_params_rows() const override { return true; }
-  void BeginParamsRows(const OpArgs& args) override { BringFeatures(args); }
+  void BeginParamsRows(const OpArgs& args) override {
+    BringFeatures(args);
+    PackColumns(rows_, columns_, Features(args), PackedOrGradients(args));
+  }
   void BackwardParamsRows(const OpArgs& args, int64_t begin, int64_t end, float* d_weights, float*) const override {
     const UpdateSample& sample = *args.update_sample;
     int64_t count = 0;
@@ -137,8 +141,9 @@ class SampledProductOp final : public Op {
 
   /// Adds what rows [range.begin, range.end) of a column and its neighbours give.
   void AddOuter(const OpArgs& args, const Range& range, int64_t column, const Rows& rows, bool add) const {
-    OuterProductSum(range.size(), rows.count, columns_, args.d_out[0].floats() + range.begin * desc_.room + column,
-                    desc_.room, Features(args) + range.begin * columns_, columns_, rows.gradient, columns_, add);
+    OuterProductSum({PackedOrGradients(args), rows_, columns_}, range, rows.count,
+                    args.d_out[0].floats() + range.begin * desc_.room + column, desc_.room, rows.gradient, columns_,
+                    add);
   }
 
   /// The gradient of a label that was not drawn, over the batches that have it. @return false: none has.
