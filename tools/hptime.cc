@@ -19,8 +19,10 @@ DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has n
 DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
-DEFINE_string(precision, "FP32",
-              "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well.");
+DEFINE_string(
+    precision, "FP32",
+    "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
+    "BF16 where it can be done.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_string(
     sample, "",
@@ -90,7 +92,7 @@ Status Run() {
     total_s += seconds;
   };
   HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, precision));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenDeviceAlone(FLAGS_device, precision));
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
   const StatusOr<std::vector<TimedLayer>> layers = TimeNet(net, device.device.get(), device.backend.get(), options);

@@ -18,8 +18,10 @@ DEFINE_string(weights, "", "Take initial weights from this .caffemodel, layer by
 DEFINE_string(gpu, "",
               "GPUs to train on, separated by commas, or all; empty: the processors. Each GPU has the net's "
               "batch_size, as in Caffe.");
-DEFINE_string(precision, "FP32",
-              "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well.");
+DEFINE_string(
+    precision, "FP32",
+    "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
+    "BF16 where it can be done.");
 DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter, which it replaces.");
 DEFINE_int32(level, 0, "Level of the training net's state, for the layers' include and exclude rules.");
 DEFINE_string(stage, "", "Stages of the training net's state, separated by commas.");

@@ -22,8 +22,10 @@ DEFINE_string(routing, "", "Instead of --weights: pull the weights of the runnin
 DEFINE_string(token_file, "", "With --routing: the job's token or read key (hproute --new_token, --read_key).");
 DEFINE_int64(iterations, 50, "Number of batches to evaluate.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
-DEFINE_string(precision, "FP32",
-              "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well.");
+DEFINE_string(
+    precision, "FP32",
+    "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
+    "BF16 where it can be done.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
 DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job, in seconds.");
@@ -80,7 +82,7 @@ Status Run() {
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, precision));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenDeviceAlone(FLAGS_device, precision));
   EvaluateOptions options;
   options.iterations = FLAGS_iterations;
   options.threads = FLAGS_threads;

@@ -114,6 +114,7 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
   own_.set_host_id(facts.host_id);
   own_.set_program(facts.program);
   own_.set_instruction_set(facts.instruction_set);
+  if (facts.lacks_bfloat16) own_.set_lacks_bfloat16(true);
   *own_.mutable_run() = facts.run;
   if (facts.folder_nonce != 0) own_.set_folder_nonce(facts.folder_nonce);
   if (facts.resume_latest) *own_.mutable_resume_latest() = *facts.resume_latest;
@@ -325,6 +326,12 @@ SnapshotNode JobHandshake::DescribeNode(Rank rank) const {
   node.set_program(hello->second.program());
   node.set_instruction_set(Printable(hello->second.instruction_set(), kMaxQuoted));
   return node;
+}
+
+bool JobHandshake::LacksBFloat16(Rank rank) const {
+  MutexLock lock(&mutex_);
+  const auto hello = hellos_.find(rank);
+  return hello != hellos_.end() && hello->second.lacks_bfloat16();
 }
 
 std::vector<Rank> JobHandshake::NodesOnHostOf(Rank rank) const {

@@ -34,6 +34,7 @@ struct JobFacts {
   std::optional<ResumeLatest> resume_latest = {};
   uint64_t program = 0;              ///< ProgramId()
   std::string instruction_set = {};  ///< InstructionSet()
+  bool lacks_bfloat16 = false;       ///< its device cannot do what `precision: BF16` asks for
   RunMark run = {};                  ///< the first node's counts
   uint64_t folder_nonce = 0;         ///< FolderNonce::number(); 0: none
 };
@@ -108,6 +109,8 @@ class JobHandshake : public HandshakePolicy {
   int ThreadsOf(Rank rank) const HP_EXCLUDES(mutex_);
   /// What a node said of itself that decides the bits of its sums, without its threads. Call when complete.
   SnapshotNode DescribeNode(Rank rank) const HP_EXCLUDES(mutex_);
+  /// What the node said of its device. Call when complete.
+  bool LacksBFloat16(Rank rank) const HP_EXCLUDES(mutex_);
   /// The nodes that run on the host of `rank`, itself among them, in the order of the table. Call when complete.
   std::vector<Rank> NodesOnHostOf(Rank rank) const HP_EXCLUDES(mutex_);
 

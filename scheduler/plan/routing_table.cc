@@ -167,8 +167,8 @@ std::vector<int> RoutingTable::shares() const {
   return alike ? std::vector<int>() : shares;
 }
 
-std::string RoutingTable::precision() const {
-  const std::string of_products = RoutingTableConfig::Precision_Name(config_.precision());
+std::string RoutingTable::DescribePrecision(RoutingTableConfig::Precision products) const {
+  const std::string of_products = RoutingTableConfig::Precision_Name(products);
   return wire() == ElementType::kFloat32 ? of_products : of_products + ", BF16 on the wire";
 }
 

@@ -100,8 +100,8 @@ class RoutingTable {
   Rank snapshot_copier() const { return snapshot_copier_; }
   /// The nodes that write snapshots: the first one and its copier.
   std::vector<Rank> snapshot_writers() const;
-  /// How it computes, for a status: "FP32", "TF32, BF16 on the wire".
-  std::string precision() const;
+  /// How the job computes, for a status: "FP32", "TF32, BF16 on the wire". @param products what they are computed in.
+  std::string DescribePrecision(RoutingTableConfig::Precision products) const;
   /// As what activations and their gradients cross between nodes.
   ElementType wire() const { return ElementOf(config_.wire_precision()); }
   /// Whether the job has a LossScaler.

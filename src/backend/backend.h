@@ -379,5 +379,7 @@ class Backend {
 std::unique_ptr<Backend> MakeCpuBackend(ElementType factors = ElementType::kFloat32);
 /// Whether this host's processors have instructions for products of bfloat16 (AVX512_BF16, AMX) and oneDNN uses them.
 bool CpuMultipliesBFloat16();
+/// Why not: "the processors have neither AVX512_BF16 nor AMX (oneDNN 2.6.3 avx2)"; empty: they have.
+std::string CpuLacksBFloat16();
 
 }  // namespace hp

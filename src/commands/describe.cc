@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/format.h"
+#include "base/host.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_names.h"
 #include "commands/sample_shape.h"
@@ -11,6 +12,7 @@
 #include "node/make_exchange.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
+#include "scheduler/plan/job_precision.h"
 #include "solvers/check.h"
 
 #include <algorithm>
@@ -122,6 +124,15 @@ StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, cons
   return std::shared_ptr<const JobPlan>(*std::move(planned));
 }
 
+Status CheckPrecisionHere(const JobPlan& job) {
+  const std::string lacks = CpuLacksBFloat16();
+  for (const NodeInfo& node : job.table().nodes()) {
+    if (node.device != "cpu" || !IsThisHost(node.host)) continue;
+    HP_RETURN_IF_ERROR(CheckPrecision(job, node.rank, job.table().config().precision(), lacks));
+  }
+  return OkStatus();
+}
+
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
                                              const caffe::NetParameter& net, const std::string& sample,
                                              const InputOptions& inputs,
@@ -134,6 +145,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(table.config().precision()));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
                       PlanJob(table, table.solver_path(), solver, shared, std::move(samples)));
+  HP_RETURN_IF_ERROR(CheckPrecisionHere(*job));
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(), FilterNet(net, caffe::TRAIN),
                                                 LayersWith(job->params())),

@@ -55,6 +55,10 @@ StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, cons
                                                  const std::shared_ptr<const caffe::NetParameter>& net,
                                                  SampleShapes samples);
 
+/// Whether the nodes on this host's processors can compute with the table's precision. Of other hosts, and of GPUs, the
+/// nodes know. @return as CheckPrecision.
+Status CheckPrecisionHere(const JobPlan& job);
+
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
 /// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.
 /// @param resolve which nodes share a host, and with it its room.

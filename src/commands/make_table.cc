@@ -83,7 +83,9 @@ Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, Mad
   }
   HP_RETURN_IF_ERROR(samples.status());
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(made->config, "the table"));
-  return PlanJob(table, made->solver_path, made->solver, made->net, *std::move(samples)).status();
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
+                      PlanJob(table, made->solver_path, made->solver, made->net, *std::move(samples)));
+  return CheckPrecisionHere(*job);
 }
 
 }  // namespace hp

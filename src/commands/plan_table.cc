@@ -209,14 +209,17 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* p
 /// Lines about profiles whose times are not those of the table's precision; counted times are always float32's.
 std::string OtherPrecisions(const PlanProblem& problem) {
   const std::string wanted = RoutingTableConfig::Precision_Name(problem.precision);
-  std::set<std::string> lines;
+  std::set<std::string> lines, all;
   for (const HostPlace& place : problem.hosts.places) {
     const std::string has = place.profile == nullptr ? "FP32" : place.profile->precision();
+    all.insert(has);
     if (has == wanted) continue;
     const std::string which = place.profile == nullptr ? "times without a profile are" : place.profile->path() + " is";
     lines.insert(Format("note: %s of precision %s, and the table of %s, whose convolutions take other times\n",
                         which.c_str(), has.c_str(), wanted.c_str()));
   }
+  // AUTO may become what all of them are.
+  if (problem.precision == RoutingTableConfig::AUTO && all.size() == 1) return "";
   return Join({lines.begin(), lines.end()}, "");
 }
 

@@ -78,6 +78,13 @@ double MeasureMemory() {
   return 3.0 * kCount * sizeof(float) / fastest;
 }
 
+StatusOr<RoutingTableConfig::Precision> PrecisionHere(RoutingTableConfig::Precision wanted) {
+  const std::string lacks = CpuLacksBFloat16();
+  if (wanted == RoutingTableConfig::AUTO) return lacks.empty() ? RoutingTableConfig::BF16 : RoutingTableConfig::FP32;
+  if (wanted != RoutingTableConfig::BF16 || lacks.empty()) return wanted;
+  return InvalidArgument("this host can't time a net with precision: BF16: %s; it can with FP32", lacks.c_str());
+}
+
 }  // namespace
 
 StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParameter>& net,
@@ -88,15 +95,16 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   const StageLayout layout{{{true, {0}}}, std::vector<int>(net->layer_size(), 0), {}};
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, options.sample, layout));
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = options.sample}));
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig::Precision precision, PrecisionHere(options.precision));
   const std::unique_ptr<Device> host = MakeHostDevice();
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(precision));
   HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan, host.get()));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(options.precision));
 
   ProfileConfig profile;
   profile.set_net_hash(ProfileHash(*net));
   profile.set_net(net->name());
   profile.set_host(options.host);
-  profile.set_precision(RoutingTableConfig::Precision_Name(options.precision));
+  profile.set_precision(RoutingTableConfig::Precision_Name(precision));
   profile.set_threads(threads);
   for (const int64_t dim : options.sample.data.dims()) profile.add_sample(dim);
   std::map<std::string, LayerProfile> layers;

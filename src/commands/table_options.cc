@@ -37,8 +37,9 @@ const TableFlag kFlags[] = {
      "Updates that a node may be ahead of the slowest: iteration t computes with the parameters of t - staleness "
      "updates, which changes what comes out. 0: synchronous."},
     {"precision", &TableOptions::precision,
-     "How products are computed, which changes what comes out: FP32; BF16, with factors of 16 bits on GPUs and on CPUs "
-     "that have instructions for it; on GPUs TF32 and FP16 as well. Plans are made of times in float32, unless a "
+     "How products are computed, which changes what comes out: FP32; BF16, with factors of 16 bits on GPUs and, of "
+     "convolutions, on CPUs that have instructions for it; on GPUs TF32 and FP16 as well; AUTO: BF16 if all nodes can. "
+     "Plans are made of times in float32, unless a "
      "profile has others (hproute --profile=FILE --precision=BF16)."},
     {"wire_precision", &TableOptions::wire_precision,
      "As what activations, their gradients and those of conv parameters cross between nodes: FP32, or BF16 in half as "
@@ -164,7 +165,7 @@ StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& te
 StatusOr<RoutingTableConfig::Precision> PrecisionOf(const std::string& text) {
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
   if (RoutingTableConfig::Precision_Parse(text, &precision)) return precision;
-  return InvalidArgument("--precision is \"%s\"; expected FP32, TF32, BF16 or FP16", text.c_str());
+  return InvalidArgument("--precision is \"%s\"; expected FP32, TF32, BF16, FP16 or AUTO", text.c_str());
 }
 
 StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& options) {

@@ -3,18 +3,16 @@
 #include "scheduler/plan/routing_table.h"
 
 #include "devices/devices.h"
-#include "glog/logging.h"
 
 namespace hp {
 
 NodeDevice OpenCpu(Precision precision) {
-  const ElementType factors = ElementOf(precision);
-  if (factors != ElementType::kFloat32 && !CpuMultipliesBFloat16()) {
-    LOG(WARNING) << "precision: BF16, but the processors of this host have no instructions for it (AVX512_BF16 or "
-                    "AMX); they compute in float32, which is more precise and no faster than with precision: FP32 ("
-                 << InstructionSet() << ")";
-  }
-  return NodeDevice{MakeHostDevice(), MakeCpuBackend(factors), nullptr, nullptr, nullptr};
+  NodeDevice cpu;
+  cpu.device = MakeHostDevice();
+  cpu.make_backend = [](Precision decided) { return MakeCpuBackend(ElementOf(decided)); };
+  if (precision != RoutingTableConfig::AUTO) cpu.backend = MakeCpuBackend(ElementOf(precision));
+  cpu.lacks_bfloat16 = CpuLacksBFloat16();
+  return cpu;
 }
 
 std::string DescribeCpu() {

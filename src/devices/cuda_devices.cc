@@ -6,6 +6,7 @@
 #include "solvers/exchange/nccl_collectives.h"
 
 #include "devices/own_gpu.h"
+#include "glog/logging.h"
 
 #include <charconv>
 #include <utility>
@@ -14,6 +15,7 @@ namespace hp {
 namespace {
 
 constexpr std::string_view kPrefix = "cuda:";
+constexpr int kBFloat16Major = 8;  // compute capability with products of bfloat16
 
 std::string DescribeGpu(const GpuInfo& gpu) {
   if (!gpu.fault.empty()) return Format("cuda:%-2d can't be used now: %s\n", gpu.index, gpu.fault.c_str());
@@ -46,6 +48,8 @@ GpuMath MathOf(Precision precision) {
       return GpuMath::kBFloat16;
     case RoutingTableConfig::FP16:
       return GpuMath::kFloat16;
+    case RoutingTableConfig::AUTO:
+      LOG(FATAL) << "AUTO is not decided";
     case RoutingTableConfig::FP32:
       break;
   }
@@ -69,11 +73,21 @@ DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::b
   return memory;
 }
 
-StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library,
+StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, const LibraryMaker& make_library, Precision precision,
                                    const GpuPlace& place) {
   Gpu* const raw = gpu.get();
   NodeDevice device;
-  HP_ASSIGN_OR_RETURN(device.backend, MakeCudaBackend(raw, std::move(library)));
+  device.make_backend = [raw, make_library](Precision decided) -> StatusOr<std::unique_ptr<Backend>> {
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, make_library(raw, MathOf(decided)));
+    return MakeCudaBackend(raw, std::move(library));
+  };
+  if (precision != RoutingTableConfig::AUTO) {
+    HP_ASSIGN_OR_RETURN(device.backend, device.make_backend(precision));
+  }
+  if (raw->info().major < kBFloat16Major) {
+    device.lacks_bfloat16 = Format("%s has compute capability %d.%d, and bfloat16 needs %d.0", raw->info().name.c_str(),
+                                   raw->info().major, raw->info().minor, kBFloat16Major);
+  }
   device.device = std::move(gpu);
   HP_ASSIGN_OR_RETURN(device.copier, GpuCopier::Create(raw, place));
   device.describe = [raw, place](std::span<std::byte> memory) { return DescribeGpuMemory(raw, place, memory); };
@@ -86,9 +100,8 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision
   HP_ASSIGN_OR_RETURN(const int index, IndexOf(name));
   PrepareNccl();
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathOf(precision)));
   Gpu* const raw = gpu.get();
-  HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), std::move(library)));
+  HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), &MakeGpuLibrary, precision));
   device.connect = [raw, index](int rank, int size, Rendezvous* rendezvous) {
     return ConnectNccl({rank, size, "conv", raw->stream(Device::kExchange).cuda, index}, rendezvous);
   };

@@ -5,6 +5,7 @@
 #include "devices/devices.h"
 #include "devices/gpu_copier.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -12,7 +13,7 @@ namespace hp {
 
 // The parts of OpenNodeDevice for GPUs, apart so that tests make node devices of a FakeGpu.
 
-/// How GPUs compute products with a table's precision.
+/// How GPUs compute products with a table's precision, which is not AUTO.
 GpuMath MathOf(Precision precision);
 
 /// Describes memory of `gpu` for a transport: addresses, and functions that export or copy it.
@@ -20,9 +21,11 @@ GpuMath MathOf(Precision precision);
 /// @param memory of Gpu::AllocateShared.
 DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
 
-/// A node's device from its parts; without `connect`, which needs NCCL.
+using LibraryMaker = std::function<StatusOr<std::unique_ptr<GpuLibrary>>(Gpu* gpu, GpuMath math)>;
+
+/// A node's device from its parts, for `precision` as OpenNodeDevice; without `connect`, which needs NCCL.
 /// @return kResourceExhausted: the GPU has no memory for the backend's own.
-StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library,
+StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, const LibraryMaker& make_library, Precision precision,
                                    const GpuPlace& place = ThisPlace());
 
 }  // namespace hp

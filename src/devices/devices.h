@@ -17,11 +17,13 @@
 
 namespace hp {
 
-/// What a node computes on, and how others reach it. On the host's processors only `device` and `backend` are set.
-/// Owned by the node; outlives all memory that was allocated on it.
+using Precision = RoutingTableConfig::Precision;
+
+/// What a node computes on, and how others reach it. Of the host's processors no transport and no peer needs to know
+/// more. Owned by the node; outlives all memory that was allocated on it.
 struct NodeDevice {
   std::unique_ptr<Device> device;
-  std::unique_ptr<Backend> backend;  ///< makes ops for `device`
+  std::unique_ptr<Backend> backend;  ///< makes ops for `device`; null after OpenNodeDevice with AUTO
   /// Describes memory of the device for a transport (Transport::RegisterDevice). Null: no transport reaches it.
   std::function<DeviceMemory(std::span<std::byte> memory)> describe;
   /// Connects the `size` replicas of a stage that all compute on such devices; `rank` is ours among them. Blocks until
@@ -29,21 +31,32 @@ struct NodeDevice {
   std::function<StatusOr<std::unique_ptr<Collectives>>(int rank, int size, Rendezvous* rendezvous)> connect;
   /// Copies from this device into the memory of others of its host. Null: it can't.
   std::unique_ptr<DeviceCopier> copier;
+  /// Why it has no products of bfloat16 ("the processors have neither AVX512_BF16 nor AMX"); empty: it has.
+  std::string lacks_bfloat16;
+  /// What makes `backend` when AUTO is decided. @param precision not AUTO. @return as OpenNodeDevice.
+  std::function<StatusOr<std::unique_ptr<Backend>>(Precision precision)> make_backend;
 };
-
-using Precision = RoutingTableConfig::Precision;
 
 /// Opens the device of a routing table's node, for this process.
 /// @param name "cpu"; "cuda:N", GPU N of this host as DescribeDevices lists them; "cuda", the one that this process's
 /// scheduler gave to it (OwnGpu).
-/// @param precision how products are computed; by a CPU as OpenCpu says.
+/// @param precision how products are computed; by a CPU as OpenCpu says. AUTO: there is no backend yet.
 /// @return kInvalidArgument: another name, or nobody says which GPU is ours; kNotFound: no such GPU here;
 /// kFailedPrecondition: no driver, or a build without CUDA; kResourceExhausted: the GPU has no memory left for the
 /// backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
+/// The same for a program that is no node, and decides AUTO by itself: BF16 if the device can, else FP32.
+/// @return kInvalidArgument as well: BF16, and the device cannot.
+StatusOr<NodeDevice> OpenDeviceAlone(const std::string& name, Precision precision);
+
+/// What AUTO is on this device alone.
+inline Precision PrecisionOfDevice(const NodeDevice& device) {
+  return device.lacks_bfloat16.empty() ? RoutingTableConfig::BF16 : RoutingTableConfig::FP32;
+}
+
 /// The host's processors. With BF16 convolutions take factors of bfloat16 where the processors have instructions for
-/// it; else, with a warning in the log, and with any other precision all is float32.
+/// it (lacks_bfloat16); all else, and with any other precision all, is float32.
 NodeDevice OpenCpu(Precision precision);
 
 /// What OpenNodeDevice says of a name that is none (IsDeviceName).

@@ -24,7 +24,9 @@ Status TakeComputeThreads(int threads, const std::string& need) {
 
 void ReleaseComputeThreads() {
   omp_set_num_threads(1);
+#ifndef __clang__  // whose library would send the teams of all threads to sleep
   omp_pause_resource_all(omp_pause_soft);
+#endif
 }
 
 }  // namespace hp

@@ -149,8 +149,11 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
 }
 
 Least LeastOf(const JobPlan& job, Rank rank, Phase phase) {
-  const bool cpu = job.table().node(rank).device == "cpu";
-  const size_t element = cpu ? BytesOf(ElementOf(job.table().config().precision())) : 2;  // GPUs may have 16 bits
+  // GPUs may have 16 bits, and so may CPUs in BF16, which AUTO may become.
+  const RoutingTableConfig::Precision precision = job.table().config().precision();
+  const bool halves = job.table().node(rank).device != "cpu" || precision == RoutingTableConfig::BF16 ||
+                      precision == RoutingTableConfig::AUTO;
+  const size_t element = halves ? 2 : 4;
   const std::vector<int64_t> rows = job.schedule().RowCounts(phase, job.ShareOf(rank));
   return LeastOf(job.node(rank, phase), job.shapes(phase), rows.empty() ? 0 : rows.back(),
                  phase.train() ? HistoriesOf(job.solver()) : 0, element, job.table().staleness() + 1);

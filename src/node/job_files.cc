@@ -112,7 +112,7 @@ void CompareSelf(const SnapshotNode& saved, const std::string& name, std::string
 Status TakeSavedThreads(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   std::string differences;
   if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
-    differences = "a different division of the work, or another precision";
+    differences = "a different division of the work, or another `precision` in its table";
   } else {
     for (const NodeInfo& node : table.nodes()) {
       const int saved = manifest.node(node.rank).threads();
@@ -162,6 +162,22 @@ Status CheckStart(const JobFiles& files) {
                          files.resumed.c_str(), static_cast<long long>(files.start_clock), files.solver.max_iter());
 }
 
+// A job whose table says AUTO goes on as it was decided at its start, whatever its nodes can do now.
+Status TakeSavedPrecision(const RoutingTable& table, const SnapshotManifest& manifest, JobFiles* files) {
+  if (table.config().precision() != RoutingTableConfig::AUTO || !manifest.has_precision()) return OkStatus();
+  RoutingTableConfig::Precision precision = RoutingTableConfig::AUTO;
+  const bool known = RoutingTableConfig::Precision_Parse(manifest.precision(), &precision);
+  if (!known || precision == RoutingTableConfig::AUTO) {
+    return DataLoss("%s: its manifest has precision \"%s\"", files->resumed.c_str(),
+                    Printable(manifest.precision(), 32).c_str());
+  }
+  // A snapshot of a table that said something else decides nothing.
+  if (precision == RoutingTableConfig::BF16 || precision == RoutingTableConfig::FP32) {
+    files->resumed_precision = precision;
+  }
+  return OkStatus();
+}
+
 // What the job takes over from a snapshot beside its parameters.
 Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   if (manifest.net_hash() != NetHash(*files->net)) {
@@ -169,6 +185,7 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
                               files->net->name().c_str());
   }
   files->resumed_seed = manifest.random_seed();
+  HP_RETURN_IF_ERROR(TakeSavedPrecision(table, manifest, files));
   if (manifest.has_run()) files->run.set_id(manifest.run().id());
   HP_RETURN_IF_ERROR(TakeSavedThreads(table, manifest, rank, files));
   HP_RETURN_IF_ERROR(TakeRates(manifest, files));

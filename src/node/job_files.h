@@ -65,6 +65,9 @@ struct JobFiles {
   uint64_t weights_hash = 0;         ///< of their contents; 0: none, or one that can't be read. Equal on all nodes
   /// The seed that the snapshot was made with.
   std::optional<int64_t> resumed_seed;
+  /// Of a table that says AUTO: BF16 or FP32, as the snapshot was trained; nothing: it was in another one or does not
+  /// say, or there is none.
+  std::optional<RoutingTableConfig::Precision> resumed_precision;
   /// The snapshot to resume, whole: each node cuts its slices out of it (SetInitialParams). Null: starts afresh, or
   /// lacks it.
   std::unique_ptr<LoadedSnapshot> snapshot;

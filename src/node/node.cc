@@ -18,6 +18,7 @@
 #include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/control/messages.h"
+#include "scheduler/plan/job_precision.h"
 
 #include "glog/logging.h"
 
@@ -136,7 +137,9 @@ Status Node::Connect() {
   rendezvous_ =
       std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
   transfer_ = std::make_unique<SnapshotTransfer>(transport_, options_.rank);
-  bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
+  JobFacts facts = files_.Facts(options_.rank);
+  facts.lacks_bfloat16 = !device_.lacks_bfloat16.empty();
+  bootstrap_ = std::make_unique<JobBootstrap>(table_, facts);
   failure_detector_ =
       std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
                                         [this](const Status& status, bool said) { shutdown_.OnLost(status, said); });
@@ -197,6 +200,7 @@ Status Node::BuildModel() {
   HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(),
                                                 FilterNet(*files_.net, caffe::TRAIN), LayersWith(job->params())),
                              files_.solver, table_.solver_path()));
+  HP_RETURN_IF_ERROR(TakePrecision(*job));
   NodeModel::Options options;
   options.rank = options_.rank;
   options.op_factories = options_.op_factories;
@@ -231,6 +235,21 @@ Status Node::BuildModel() {
     LOG(INFO) << "losses and accuracies are in the log of node \"" << table_.node(model_->job().reporter()).name
               << "\"";
   }
+  return OkStatus();
+}
+
+Status Node::TakePrecision(const JobPlan& job) {
+  precision_ = table_.config().precision();
+  if (precision_ == RoutingTableConfig::AUTO) {
+    const JobHandshake* const handshake = bootstrap_->handshake();
+    const auto lacks = [handshake](Rank rank) { return handshake->LacksBFloat16(rank); };
+    precision_ = files_.resumed_precision.value_or(ChoosePrecision(job, lacks));
+    LOG(INFO) << "precision: AUTO is " << RoutingTableConfig::Precision_Name(precision_)
+              << (files_.resumed_precision ? ", as before the snapshot" : "");
+  }
+  HP_RETURN_IF_ERROR(CheckPrecision(job, options_.rank, precision_, device_.lacks_bfloat16));
+  if (device_.backend != nullptr) return OkStatus();
+  HP_ASSIGN_OR_RETURN(device_.backend, device_.make_backend(precision_));
   return OkStatus();
 }
 
@@ -336,7 +355,7 @@ Status Node::Train() {
     board_->Begin(
         &model_->job(),
         Format("%016llx.%lld", static_cast<unsigned long long>(files_.run.id()), static_cast<long long>(start_number_)),
-        files_.start_clock);
+        files_.start_clock, table_.DescribePrecision(precision_));
   }
   begun_ns_ = options_.clock->NowNs();
   MakeClockEnd();

@@ -203,6 +203,9 @@ class Node : private TransportHandler, private PipelineHost {
   int ThreadsOf(Rank rank) const;
   /// Sets the size of the calling thread's OpenMP team. @return kFailedPrecondition: OMP_THREAD_LIMIT is lower.
   Status TakeThreads(int threads) const;
+  /// Decides in what the job's products are computed, and makes the backend if that waited for it.
+  /// @return kInvalidArgument: the device cannot.
+  Status TakePrecision(const JobPlan& job);
   /// Progress thread, on the first node.
   void OnCopied(const SnapshotCopied& copied);
   /// Errors are logged: a lost peer is the failure detector's business. Never blocks.
@@ -236,8 +239,9 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors go from GPU to GPU
   std::unique_ptr<TracedTransport> traced_;  // around that
   JobFiles files_;
-  uint64_t seed_ = 0;         // of the job
-  int64_t start_number_ = 0;  // of the job's starts, on the first node; 0: it writes no snapshots
+  uint64_t seed_ = 0;                               // of the job
+  Precision precision_ = RoutingTableConfig::AUTO;  // of the job; AUTO: not decided
+  int64_t start_number_ = 0;                        // of the job's starts, on the first node; 0: it writes no snapshots
   bool shares_folder_ = false;
   Gate gate_;  // holds events back until Train
   Shutdown shutdown_;

@@ -34,8 +34,8 @@ NodeMetrics Node::metrics() const {
   metrics.node = info_.name;
   metrics.role = RolesOf(table_, info_);
   metrics.host = info_.host;
-  metrics.precision = table_.precision();
   metrics.training = training_;
+  metrics.precision = table_.DescribePrecision(metrics.training ? precision_ : table_.config().precision());
   if (!metrics.training) return metrics;
   const int64_t done = pipeline_->clocks_done();
   metrics.iterations = files_.start_clock + done;

@@ -116,6 +116,7 @@ StatusOr<SnapshotWriter::Options> Node::SnapshotFiles() {
   options.manifest.set_net_hash(NetHash(*files_.net));
   options.manifest.set_solver_hash(SolverHash(files_.solver));
   options.manifest.set_division_hash(table_.division_hash());
+  options.manifest.set_precision(RoutingTableConfig::Precision_Name(precision_));
   options.manifest.set_histories(HistoriesOf(files_.solver));
   *options.manifest.mutable_run() = files_.run;
   options.keep = options_.keep_snapshots;

@@ -69,11 +69,13 @@ StatusBoard::StatusBoard(const RoutingTable& table, const Clock* clock)
     : table_(table), clock_(clock), start_ns_(clock->NowNs()) {
   MutexLock lock(&mutex_);
   nodes_.resize(table.size());
+  precision_ = table.DescribePrecision(table.config().precision());
 }
 
-void StatusBoard::Begin(const JobPlan* job, std::string run_id, int64_t start_clock) {
+void StatusBoard::Begin(const JobPlan* job, std::string run_id, int64_t start_clock, std::string precision) {
   MutexLock lock(&mutex_);
   job_ = job;
+  precision_ = std::move(precision);
   run_id_ = std::move(run_id);
   tensors_ = TensorsOf(*job);
   for (Node& node : nodes_) {
@@ -211,7 +213,7 @@ JobStatus StatusBoard::Describe(std::optional<int64_t> stop_at) const {
   const int64_t now_ns = clock_->NowNs();
   JobStatus status;
   status.set_job(table_.job());
-  status.set_precision(table_.precision());
+  status.set_precision(precision_);
   status.set_uptime_s(static_cast<double>(now_ns - start_ns_) / kNsPerSecond);
   status.set_state(job_ == nullptr ? JobStatus::STARTING : stop_at ? JobStatus::STOPPING : JobStatus::TRAINING);
   if (stop_at) status.set_stop_at(*stop_at);

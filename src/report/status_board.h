@@ -39,7 +39,8 @@ class StatusBoard {
   StatusBoard(const RoutingTable& table, const Clock* clock);
 
   /// Training begins. Once. @param job must outlive it. @param start_clock first iteration of this run.
-  void Begin(const JobPlan* job, std::string run_id, int64_t start_clock) HP_EXCLUDES(mutex_);
+  /// @param precision for the status; until then it is the table's.
+  void Begin(const JobPlan* job, std::string run_id, int64_t start_clock, std::string precision) HP_EXCLUDES(mutex_);
   /// The report of node `from` of an iteration, each once; those of one node in their order. After Begin.
   void Add(Rank from, const IterationReport& report) HP_EXCLUDES(mutex_);
   /// The node that was found to be slow since the last call; each once for as long as it stays so.
@@ -70,6 +71,7 @@ class StatusBoard {
   mutable Mutex mutex_;
   const JobPlan* job_ HP_GUARDED_BY(mutex_) = nullptr;
   std::string run_id_ HP_GUARDED_BY(mutex_);
+  std::string precision_ HP_GUARDED_BY(mutex_);
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
   google::protobuf::RepeatedPtrField<LoggedLine> lines_ HP_GUARDED_BY(mutex_);  // TrimLines

@@ -229,7 +229,7 @@ TEST_F(GpuContractTest, RatesByNorms) {
         {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
 }
 
-/// Factors of 16 bits on GPUs, alone and beside CPUs, which have them too where they can (OpenCpu). Roundings grow with
+/// Factors of 16 bits on GPUs, alone and beside CPUs, whose convolutions have them too if they can. Roundings grow with
 /// each iteration, by the units of a ReLU or a pooling window that they decide, so only a few iterations are compared.
 /// A bias begins at 0 and is a sum of gradients alone, which such a unit changes most.
 TEST_F(GpuContractTest, SixteenBits) {
@@ -242,6 +242,8 @@ TEST_F(GpuContractTest, SixteenBits) {
          {std::pair{kEverywhere, Table(1, {}, 3, 0, false)}, std::pair{kEverywhere, Table(2, {2, 1}, 2, 1, true)},
           std::pair{kEverywhere, Split({{"ip2", SplitConfig::INPUTS}}, Table(1, {2}, 3, 1, false), true)},
           std::pair{kConv, Table(2, {2}, 3, 1, false)}, std::pair{kOddNodes, Table(2, {2}, 3, 0, false)}}) {
+      const bool beside = where == kOddNodes;
+      if (beside && precision == RoutingTableConfig::BF16 && !CpuMultipliesBFloat16()) continue;
       SCOPED_TRACE(Describe(table) + ", precision " + RoutingTableConfig::Precision_Name(precision));
       ClusterSpec spec = table;
       spec.precision = precision;
@@ -257,6 +259,19 @@ TEST_F(GpuContractTest, SixteenBits) {
       }
     }
   }
+}
+
+/// Decided when all devices are open.
+TEST_F(GpuContractTest, AutomaticPrecision) {
+  const std::string solver = Solver("", false, 2);
+  std::vector<ClusterResult> results;
+  for (const auto precision : {RoutingTableConfig::AUTO, RoutingTableConfig::BF16}) {
+    ClusterSpec spec = Table(1, {1}, 3, 0, false);
+    spec.precision = precision;
+    results.push_back(TrainCluster(OnGpus(kEverywhere, spec), solver));
+    ASSERT_TRUE(results.back().status.ok()) << results.back().status;
+  }
+  EXPECT_EQ(results[0].params, results[1].params);
 }
 
 ClusterSpec Scaled(ClusterSpec table, double initial, int growth_interval) {

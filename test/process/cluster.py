@@ -51,6 +51,11 @@ def run_tool(name, *arguments):
     return done.returncode, done.stdout.decode(errors="replace")
 
 
+def multiplies_bfloat16():
+    """Whether hpnode has products of bfloat16 on this host's processors."""
+    return "precision FP32 or BF16" in run_tool("hpnode", "--list_devices")[1]
+
+
 def has_ipv6():
     """Whether this host has IPv6, if only on loopback."""
     try:

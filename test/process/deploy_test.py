@@ -203,13 +203,9 @@ class DeployTest(cluster.JobTest):
         small, large = self.scores(text).values()
         self.assertEqual(small, large)
 
-    @staticmethod
-    def multiplies_bfloat16():
-        return "precision FP32 or BF16" in cluster.run_tool("hpnode", "--list_devices")[1]
-
     def test_times_of_a_precision(self):
         with unittest.mock.patch.dict(os.environ, {"DNNL_VERBOSE": "1"}):
-            for precision, rounds in (("BF16", self.multiplies_bfloat16()), ("FP32", False)):
+            for precision, rounds in (("AUTO", cluster.multiplies_bfloat16()), ("FP32", False)):
                 status, text = self.time("net.prototxt", "--precision=" + precision)
                 self.assertEqual(status, 0, text)
                 self.assertEqual(bool(re.search("exec,cpu,convolution,.*src_bf16", text)), rounds, text)
@@ -228,8 +224,8 @@ class DeployTest(cluster.JobTest):
     def test_times_of_layers(self):
         layers = ["conv1", "relu1", "pool1", "ip1"]
         for net, flags, last, backward in (("net.prototxt", (), "loss", True),
-                                           ("net.prototxt", ("--phase=TEST", "--precision=BF16"), "loss", False),
-                                           ("net.prototxt", ("--precision=BF16",), "loss", True),
+                                           ("net.prototxt", ("--phase=TEST", "--precision=AUTO"), "loss", False),
+                                           ("net.prototxt", ("--precision=AUTO",), "loss", True),
                                            ("deploy.prototxt", (), "prob", False)):
             status, text = self.time(net, *flags)
             self.assertEqual(status, 0, text)
@@ -295,14 +291,14 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         losses = []
         for tool, net, flags in (("model_test", "net.prototxt", ()), ("model_test", "staged.prototxt", ("--stage=val,more",)),
                                  ("hptest", "staged.prototxt", ("--stage=val",)),
-                                 ("hptest", "net.prototxt", ("--precision=BF16",))):
+                                 ("hptest", "net.prototxt", ("--precision=AUTO",))):
             status, text = cluster.run_tool(tool, "--model=" + self.path(net), "--weights=" + self.weights,
                                             "--iterations=2", "--cache_dir=none", *flags)
             self.assertEqual(status, 0, text)
             losses.append(re.findall(r"\] loss = (\S+)", text))
         self.assertTrue(losses[0] and losses[0] == losses[1] == losses[2], losses)
         self.assertAlmostEqual(float(losses[3][0]) / float(losses[0][0]), 1, delta=0.02)
-        self.assertEqual(losses[3] != losses[0], self.multiplies_bfloat16())
+        self.assertEqual(losses[3] != losses[0], cluster.multiplies_bfloat16())
         status, text = cluster.run_tool("hpextract", "--model=" + self.path("staged.prototxt"), "--weights=" + self.weights,
                                         "--iterations=2", "--cache_dir=none", "--stage=val", "--blobs=ip1",
                                         "--out=" + self.path("ip1"))
@@ -312,7 +308,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         self.write("two_inputs.prototxt", TWO_INPUTS)
         self.write("lost.prototxt", NET % {"source": self.path("no_db")})
         for net, flag, said in (("net.prototxt", "--iterations=0", "--iterations is 0; expected at least 1"),
-                                ("net.prototxt", "--precision=8", '--precision is "8"; expected FP32, TF32, BF16 or FP16'),
+                                ("net.prototxt", "--precision=8", '--precision is "8"; expected FP32, TF32, BF16, FP16 or AUTO'),
                                 ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
                                 ("net.prototxt", "--sample=3,,8", '--sample is "3,,8"; expected CHANNELS,HEIGHT,WIDTH'),
                                 ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),

@@ -37,7 +37,7 @@ class DigitsTest(digits.DigitsJob):
         return self.accuracy(said), self.path("%s_iter_%d.caffemodel" % (name, iterations))
 
     def test_hybrid_and_one_process(self):
-        for name, conv, fc, *flags in (("one", 1, 0), ("hybrid", 2, 2), ("rounded", 2, 2, "--precision=BF16")):
+        for name, conv, fc, *flags in (("one", 1, 0), ("hybrid", 2, 2), ("rounded", 2, 2, "--precision=AUTO")):
             accuracy, _ = self.train(name, conv, fc, *flags)
             self.assertGreaterEqual(accuracy, digits.PROMISED, name)
         # All parameters after 20 iterations, with one thread a node on both sides. Not after 500: where two pixels of a

@@ -285,9 +285,9 @@ class LaunchTest(launched.Launched):
                          r"--exclude leaves out 1 host\(s\) of the table, and --spares has 0 .*hproute --exclude")
         self.expect_exit(self.launch(self.table(), "--exclude=a"), 2, 'the table has no node on host "a"; its hosts: ')
         planned = ["--solver=" + self.path("solver.prototxt"), "--hosts=localhost,127.0.0.1"]
-        job = self.launch(*planned, "--exclude=127.0.0.1", "--precision=BF16", "--run_dir=" + self.path("planned"))
+        job = self.launch(*planned, "--exclude=127.0.0.1", "--precision=AUTO", "--run_dir=" + self.path("planned"))
         self.expect_exit(job, 0, r"(?m)^\[localhost .*Optimization Done")
-        self.assertIn("\nprecision: BF16", self.read("planned/table.prototxt").decode())
+        self.assertIn("\nprecision: AUTO", self.read("planned/table.prototxt").decode())
         self.assertNotRegex(job.text(), r"(?m)^\[127\.0\.0\.1 ")
         self.expect_exit(self.launch(*planned, "--exclude=b"), 2, "--exclude=b: --hosts has no such host")
 

@@ -87,8 +87,8 @@ def decode_table(entry):
 # Flags of a node that makes the table where there is no server, the roles of the nodes, and what the table then says.
 TABLES = [
     (("--conv=2", "--fc=2", "--micro_batches=3", "--split=ip2:INPUTS", "--scattered", "--job=mine", "--cut=ip1",
-      "--precision=BF16", "--wire_precision=BF16", "--shares=%s:2" % os.uname().nodename), ROLES,
-     ("micro_batches: 3", "\n +precision: BF16", "wire_precision: BF16", 'layer: "ip2"\\s+by: INPUTS', "boundary: SCATTERED", 'job: "mine"', 'from_layer: "ip1"',
+      "--precision=AUTO", "--wire_precision=BF16", "--shares=%s:2" % os.uname().nodename), ROLES,
+     ("micro_batches: 3", "\n +precision: AUTO", "wire_precision: BF16", 'layer: "ip2"\\s+by: INPUTS', "boundary: SCATTERED", 'job: "mine"', 'from_layer: "ip1"',
       "share: 2")),
     (("--conv=2", "--fc=2", "--beside", "--batch_per_replica", "--ps=1", "--staleness=1"), ("conv", "conv", "ps"),
      ("part {", "batch: PER_REPLICA", 'serves: "conv"', "staleness: 1")),
@@ -152,12 +152,12 @@ class ServerTest(RendezvousTest):
                                             "--hosts=" + host, "--cache_dir=none")
             self.assertEqual(status, 0, text)
         server = self.start_server(plan=(
-            "--plan=auto", "--conv=2", "--fc=0", "--precision=BF16",
+            "--plan=auto", "--conv=2", "--fc=0", "--precision=TF32",
             "--profile=%s,%s" % tuple(self.path(host + ".profile") for host in (os.uname().nodename, "elsewhere"))))
         nodes = self.start_nodes(self.routing, roles=("conv", "conv"))
         self.expect_all(nodes, 0, "Optimization Done|the plan needs")
         self.assertIn('elsewhere.profile is of host "elsewhere", which no node that asks is on', server.text())
-        self.assertRegex(server.text(), r"note: \S+\.profile is of precision FP32, and the table of BF16, whose convolutions")
+        self.assertRegex(server.text(), r"note: \S+\.profile is of precision FP32, and the table of TF32, whose convolutions")
         self.assertNotIn('.profile is of host "%s"' % os.uname().nodename, server.text())
         self.assertRegex(server.text(), r"\n  %s +conv " % re.escape(os.uname().nodename), "the plan names no host")
 

@@ -13,9 +13,10 @@ namespace hp::test {
 /// A node's device that is a fake GPU.
 inline StatusOr<NodeDevice> FakeDevice(const FakeGpu::Options& options, Precision precision = RoutingTableConfig::FP32,
                                        const GpuPlace& place = ThisPlace()) {
-  auto gpu = std::make_unique<FakeGpu>(options);
-  auto library = MakeHostGpuLibrary(gpu.get(), ElementOf(MathOf(precision)));
-  return MakeGpuDevice(std::move(gpu), std::move(library), place);
+  const auto make_library = [](Gpu* gpu, GpuMath math) -> StatusOr<std::unique_ptr<GpuLibrary>> {
+    return MakeHostGpuLibrary(gpu, ElementOf(math));
+  };
+  return MakeGpuDevice(std::make_unique<FakeGpu>(options), make_library, precision, place);
 }
 
 }  // namespace hp::test

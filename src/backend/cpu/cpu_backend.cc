@@ -27,4 +27,9 @@ std::unique_ptr<Backend> MakeCpuBackend(ElementType factors) {
 
 bool CpuMultipliesBFloat16() { return onednn::MultipliesBFloat16(); }
 
+std::string CpuLacksBFloat16() {
+  if (CpuMultipliesBFloat16()) return "";
+  return "the processors have neither AVX512_BF16 nor AMX (" + onednn::DescribeInstructions() + ")";
+}
+
 }  // namespace hp

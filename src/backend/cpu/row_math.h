@@ -16,8 +16,10 @@
 extern "C" float expf(float) noexcept;
 #pragma omp declare simd notinbranch
 extern "C" float logf(float) noexcept;
+#if __GLIBC_PREREQ(2, 35)
 #pragma omp declare simd notinbranch
 extern "C" float log1pf(float) noexcept;
+#endif
 #pragma omp declare simd notinbranch
 extern "C" float powf(float, float) noexcept;
 #endif

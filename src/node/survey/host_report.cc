@@ -82,9 +82,14 @@ HostReport ReportOfThisHost(const std::string& address, const std::string& folde
 }
 
 bool WantsBFloat16(const RoutingTable& table, const std::string& host) {
-  const bool on_cpu = std::any_of(table.nodes().begin(), table.nodes().end(),
-                                  [&](const NodeInfo& node) { return node.host == host && node.device == "cpu"; });
-  return on_cpu && ElementOf(table.config().precision()) == ElementType::kBFloat16;
+  // Only shards of several can't have convolutions; whether there are any the net says, which is not read here.
+  const auto convolves = [&table](const StagePart& part) {
+    return table.stage(part.stage).conv || table.stage(part.stage).size() == 1;
+  };
+  const bool on_cpu = std::any_of(table.nodes().begin(), table.nodes().end(), [&](const NodeInfo& node) {
+    return node.host == host && node.device == "cpu" && std::any_of(node.parts.begin(), node.parts.end(), convolves);
+  });
+  return on_cpu && table.config().precision() == RoutingTableConfig::BF16;
 }
 
 int PathMtu(const std::string& address) {

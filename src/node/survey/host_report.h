@@ -12,7 +12,7 @@ namespace hp {
 /// caller's. Any thread.
 HostReport ReportOfThisHost(const std::string& address, const std::string& folder);
 
-/// Whether a node of the table on this host's processors is to multiply in bfloat16.
+/// Whether a node on this host's processors is to multiply in bfloat16 if it has convolutions, and it may have some.
 bool WantsBFloat16(const RoutingTable& table, const std::string& host);
 
 /// The MTU of the way to a numeric address, as the kernel knows it: that of the interface, or less where a router on

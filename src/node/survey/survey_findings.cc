@@ -93,7 +93,8 @@ void Judge::LookAtHost(int index) {
   }
   if (host.lacks_bfloat16()) {
     Bad(Format("%s: precision: BF16 in the table, and processors without AVX512_BF16 or AMX", name.c_str()),
-        "its nodes compute in float32, which is slower: give them to other hosts or to GPUs, or use precision: FP32");
+        "nodes with convolutions do not start there: give them to other hosts or to GPUs, or use precision: AUTO or "
+        "FP32");
   }
 }
 

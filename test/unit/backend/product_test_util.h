@@ -45,6 +45,8 @@ inline const ProductCase kProductCases[] = {
     {"images, NHWC", {{{6, 5, 3, 2}, 5}}, 20},
     {"one pixel, blocked", {{{2, 32, 1, 1}, 16}}, 4},
     {"two blocks", {{{4, 6}, 1}, {{4, 6}, 1}}, 8},
+    {"two blocks, many rows", {{{40, 20}, 1}, {{40, 9}, 1}}, 12},
+    {"two long blocks", {{{16, 1500}, 1}, {{16, 700}, 1}}, 9},
     {"uneven blocks", {{{5, 7}, 1}, {{5, 1}, 1}, {{5, 18}, 1}}, 11},
     {"blocks of several layouts", {{{3, 16, 2, 2}, 16}, {{3, 3, 2, 2}, 1}, {{3, 6, 3, 1}, 6}}, 10, false},
 };

@@ -68,7 +68,7 @@ TEST(TableOptionsTest, WhatAPlanChoosesIsNotAskedOfIt) {
   EXPECT_EQ(*WirePrecisionOf(options), RoutingTableConfig::BF16);
   options.precision = "TF32";
   EXPECT_EQ(RequestOfOptions(options)->precision, RoutingTableConfig::TF32);
-  EXPECT_EQ(PrecisionOf("FP8").status().message(), "--precision is \"FP8\"; expected FP32, TF32, BF16 or FP16");
+  EXPECT_EQ(PrecisionOf("FP8").status().message(), "--precision is \"FP8\"; expected FP32, TF32, BF16, FP16 or AUTO");
   options.wire_precision = "TF32";
   EXPECT_EQ(WirePrecisionOf(options).status().message(), "--wire_precision is \"TF32\"; expected FP32 or BF16");
   options.plan = "best";

@@ -104,26 +104,29 @@ TEST(FindingsTest, WhatDeservesALookComesWithAdvice) {
   EXPECT_THAT(lines, Contains(HasSubstr("BAD host c: its best connection has 0.9 Gbit/s")));
 }
 
-/// Host a has a CPU's node, b a GPU's alone.
+/// Host a has a CPU's conv node, b a GPU's alone, c two shards on CPUs.
 TEST(HostReportTest, WhoWantsBFloat16) {
   for (const auto precision : {RoutingTableConfig::FP32, RoutingTableConfig::BF16, RoutingTableConfig::FP16}) {
     RoutingTableConfig config;
     config.set_solver("solver.prototxt");
     config.set_precision(precision);
     config.add_stage()->set_kind(StageConfig::CONV);
-    for (int index = 0; index < 2; ++index) {
+    config.add_stage()->set_kind(StageConfig::FC);
+    for (const auto& [host, stage, index] :
+         {std::tuple{"a", 0, 0}, std::tuple{"b", 0, 1}, std::tuple{"c", 1, 0}, std::tuple{"c", 1, 1}}) {
       NodeConfig* const node = config.add_node();
-      node->set_name(index == 0 ? "on_cpu" : "on_gpu");
-      node->set_stage(0);
+      node->set_name(host + std::to_string(config.node_size()));
+      node->set_stage(stage);
       node->set_index(index);
-      node->set_host(index == 0 ? "a" : "b");
-      node->set_port(29500);
-      if (index == 1) node->set_device("cuda:0");
+      node->set_host(host);
+      node->set_port(29500 + config.node_size());
+      if (host == std::string("b")) node->set_device("cuda:0");
     }
     const auto table = RoutingTable::Create(config, "table.prototxt");
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_EQ(WantsBFloat16(*table, "a"), precision == RoutingTableConfig::BF16);
     EXPECT_FALSE(WantsBFloat16(*table, "b"));
+    EXPECT_FALSE(WantsBFloat16(*table, "c")) << "inner products stay float32";
   }
 }
 

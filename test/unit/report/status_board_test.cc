@@ -55,7 +55,7 @@ TEST_F(StatusBoardTest, BeforeTrainingAllNodesStart) {
 }
 
 TEST_F(StatusBoardTest, LinesOfAllLogsComeAsTheyWereReported) {
-  board_.Begin(job_.get(), "run.1", 0);
+  board_.Begin(job_.get(), "run.1", 0, "BF16");
   const auto say = [this](Rank rank, int64_t clock, const std::string& text) {
     IterationReport report;
     report.set_clock(clock);
@@ -79,7 +79,7 @@ TEST_F(StatusBoardTest, LinesOfAllLogsComeAsTheyWereReported) {
 }
 
 TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
-  board_.Begin(job_.get(), "run.1", 0);
+  board_.Begin(job_.get(), "run.1", 0, "BF16");
   for (Rank rank = 0; rank < 4; ++rank) Report(rank, 4, 1000, 100, 0);
   clock_.Advance(2000 * kMs);
   for (Rank rank = 0; rank < 4; ++rank) Report(rank, 14 + (rank == 0), 3000, 1100, 500);
@@ -87,6 +87,7 @@ TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
   EXPECT_EQ(status.state(), JobStatus::STOPPING);
   EXPECT_EQ(status.stop_at(), 20);
   EXPECT_EQ(status.run_id(), "run.1");
+  EXPECT_EQ(status.precision(), "BF16") << "what AUTO was decided to be";
   EXPECT_EQ(status.iteration(), 15) << "of the slowest";
   const NodeState& node = status.node(1);
   EXPECT_EQ(node.iteration(), 15);
@@ -112,7 +113,7 @@ TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
 }
 
 TEST_F(StatusBoardTest, ANodeThatAllOthersWaitForIsNamedOnce) {
-  board_.Begin(job_.get(), "run.1", 0);
+  board_.Begin(job_.get(), "run.1", 0, "BF16");
   int64_t computing[4] = {}, waiting[4] = {};
   const auto pass = [&](int64_t step, const std::vector<int64_t>& waits) {
     for (Rank rank = 0; rank < 4; ++rank) {

@@ -90,7 +90,8 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   EXPECT_EQ(hash(), on_wire);
   config.set_wire_precision(RoutingTableConfig::BF16);
   EXPECT_NE(hash(), on_wire);
-  EXPECT_EQ(RoutingTable::Create(config, "table").value().precision(), "FP16, BF16 on the wire");
+  EXPECT_EQ(RoutingTable::Create(config, "table").value().DescribePrecision(config.precision()),
+            "FP16, BF16 on the wire");
 }
 
 /// A split by inputs adds in another order, and so does a product over slices that were gathered.
