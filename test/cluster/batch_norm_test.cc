@@ -2,6 +2,8 @@
 // computes that divides a batch alike, the statistics of tests and snapshots included.
 #include "test/cluster/contract_fixture.h"
 
+#include <algorithm>
+
 namespace hp::test {
 namespace {
 
@@ -104,6 +106,47 @@ TEST_F(BatchNormTest, TheWeightsOfTheAveragesAddUp) {
   for (int sub_batch = 0; sub_batch < 10; ++sub_batch) weight = 0.9 * weight + 1;
   for (const char* name : {"norm1.2", "norm2.2", "norm3.2"}) {
     EXPECT_NEAR(result.params.at(name)[0], weight, 1e-5) << name;
+  }
+}
+
+/// The first convolution and its scale learn nothing, so that no gradient goes below the second one.
+std::string FrozenLayers() {
+  std::string layers = Layers();
+  for (const auto& [field, frozen] :
+       {std::pair{"top: 'conv1' convolution_param", "top: 'conv1' param { lr_mult: 0 } convolution_param"},
+        std::pair{"top: 'conv1' scale_param", "top: 'conv1' param { lr_mult: 0 } param { lr_mult: 0 } scale_param"}}) {
+    layers.replace(layers.find(field), std::string(field).size(), frozen);
+  }
+  return layers;
+}
+
+TEST_F(BatchNormTest, FrozenLayersHaveStatisticsToo) {
+  const std::string solver = SolverOf(FrozenLayers(), "", kRate);
+  Check(solver, Nodes(1, {}, 3), {Nodes(3, {2}, 1), Nodes(3, {1, 2}, 1)});
+  const ClusterResult learning = TrainCluster(Nodes(3, {2}, 1), SolverOf(Layers(), "", kRate, 0.002, 5));
+  const ClusterResult frozen = TrainCluster(Nodes(3, {2}, 1), SolverOf(FrozenLayers(), "", kRate, 0.002, 5));
+  ASSERT_TRUE(learning.status.ok() && frozen.status.ok()) << learning.status << frozen.status;
+  EXPECT_NE(frozen.params.at("conv1.0"), learning.params.at("conv1.0"));
+  EXPECT_EQ(frozen.params.at("norm1.2"), learning.params.at("norm1.2")) << "as many batches";
+}
+
+/// The loss is so large that its scaled gradients overflow.
+TEST_F(BatchNormTest, ASkippedUpdateChangesNoStatistic) {
+  std::string layers = Layers();
+  const std::string loss = "top: 'loss' }";
+  layers.replace(layers.find(loss), loss.size(), "top: 'loss' loss_weight: 1e30 }");
+  for (const bool skipped : {false, true}) {
+    ClusterSpec table = Nodes(3, {2}, 1);
+    if (skipped) {
+      table.precision = RoutingTableConfig::FP16;
+      table.loss_scaling.emplace().set_initial(0x1p100);
+    }
+    const ClusterResult result = TrainCluster(table, SolverOf(layers, "", 1e-30, 0, 1));
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    for (const char* name : {"norm1.0", "norm2.1", "norm3.2"}) {
+      const std::vector<float>& values = result.params.at(name);
+      EXPECT_EQ(std::count(values.begin(), values.end(), 0.0f) == std::ssize(values), skipped) << name;
+    }
   }
 }
 

@@ -229,6 +229,40 @@ TEST_F(GpuContractTest, RatesByNorms) {
         {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
 }
 
+TEST_F(GpuContractTest, SolverTypes) {
+  for (const char* type :
+       {"type: 'Nesterov' momentum: 0.9", "type: 'AdaGrad' delta: 0.05", "type: 'RMSProp' rms_decay: 0.9 delta: 0.5",
+        "type: 'AdaDelta' momentum: 0.9 delta: 0.01", "type: 'Adam' momentum: 0.9 delta: 0.5"}) {
+    Check(Solver(type), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
+  }
+}
+
+/// Statistics and parameters of channels, against one process that divides a batch alike.
+TEST_F(GpuContractTest, LayersWithNumbersForEachChannel) {
+  const std::string channels =
+      "layer { name: 'norm' type: 'BatchNorm' bottom: 'conv' top: 'norm' batch_norm_param { "
+      "moving_average_fraction: 0.9 eps: 0.05 } }\n"
+      "layer { name: 'scale' type: 'Scale' bottom: 'norm' top: 'norm' scale_param { bias_term: true } }\n"
+      "layer { name: 'prelu' type: 'PReLU' bottom: 'norm' top: 'prelu' }\n";
+  const std::string layers =
+      "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { num_output: 6 "
+      "kernel_size: 3 stride: 2 bias_term: false weight_filler { type: 'msra' } } }\n" +
+      channels +
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'prelu' top: 'ip1' inner_product_param { num_output: 20 "
+      "bias_term: false weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'bias' type: 'Bias' bottom: 'ip1' top: 'ip1' }\n"
+      "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+  const auto nodes = [](int conv, std::vector<int> fc, int micro) {
+    ClusterSpec spec = Table(conv, std::move(fc), micro, 0, false);
+    spec.ends = {"prelu"};
+    return spec;
+  };
+  Check(SolverOf(layers, "", 0.002), nodes(1, {}, 3),
+        {OnGpus(kEverywhere, nodes(3, {2}, 1)), OnGpus(kOddNodes, nodes(3, {2}, 1)), OnGpus(kConv, nodes(1, {2}, 3))});
+}
+
 /// Factors of 16 bits on GPUs, alone and beside CPUs, whose convolutions have them too if they can. Roundings grow with
 /// each iteration, by the units of a ReLU or a pooling window that they decide, so only a few iterations are compared.
 /// A bias begins at 0 and is a sum of gradients alone, which such a unit changes most.

@@ -47,6 +47,25 @@ TEST_P(SolverTypesTest, GoOnFromTheirSnapshotsUnderAnotherTable) {
   }
 }
 
+class WarmUpTest : public ContractTest {};
+
+TEST_F(WarmUpTest, IsThatOfTheIterationUnderEveryTable) {
+  const std::string warm_up = "warmup_iter: 7 warmup_start_lr: 0.001 ";
+  Check(Solver(warm_up), {Table(2, {2}, 3, 1, false), Served(Table(3, {2}, 2, 0, false), 2)});
+  const std::string prefix = NewPrefix();
+  const std::string solver = Solver(warm_up + "snapshot: 5 snapshot_prefix: '" + prefix + "'", false, 10);
+  const ClusterResult whole = TrainCluster({}, solver), cold = TrainCluster({}, Solver("", false, 10));
+  ASSERT_TRUE(whole.status.ok() && cold.status.ok()) << whole.status << cold.status;
+  EXPECT_NE(whole.params, cold.params);
+  ClusterSpec other = Table(2, {3}, 3, 0, false);
+  other.resume = prefix + "_iter_5.solverstate";
+  const ClusterResult resumed = TrainCluster(other, solver);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status;
+  for (const auto& [name, values] : whole.params) {
+    EXPECT_LT(RelativeDifference(resumed.params.at(name), values), 1e-4) << name;
+  }
+}
+
 class LarcTest : public ContractTest {};
 
 TEST_F(LarcTest, NormsAreThoseOfWholeParameters) {

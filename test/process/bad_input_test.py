@@ -203,6 +203,21 @@ class FilesTest(cluster.JobTest):
         self.write("solver.prototxt", self.read("solver.prototxt").decode() + 'weights: "w.safetensors"\n')
         self.refused_with([], said)
 
+    def test_cut_files_of_another_program(self):
+        self.plain(snapshot=20)
+        self.expect_exit(self.start("--all"), 0)
+        model, whole, cut = self.path("out_iter_20.caffemodel"), self.path("w.safetensors"), self.path("cut.safetensors")
+        convert = ("hpconvert", "weights", "--net=" + self.path("net.prototxt"))
+        self.assertEqual(cluster.run_tool(*convert, model, whole)[0], 0)
+        content = self.read("w.safetensors")
+        for size in (0, 7, 100, len(content) // 2, len(content) - 1):
+            with open(cut, "wb") as file:
+                file.write(content[:size])
+            status, text = cluster.run_tool(*convert, cut, self.path("new.caffemodel"))
+            self.assertEqual(status, 2, "%d bytes: %s" % (size, text))
+            self.assertRegex(text, r"cut\.safetensors: .")
+            self.assertFalse(os.path.exists(self.path("new.caffemodel")), size)
+
     def test_missing_snapshot_folder(self):
         """Found before training, not at its end; a folder names snapshots after the solver's file."""
         self.make_job(iterations=1000000)
@@ -237,6 +252,9 @@ class FilesTest(cluster.JobTest):
                 ("net.prototxt", 'type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"',
                  'type: "Filter" bottom: "ip2" bottom: "label" top: "accuracy"',
                  r'net\.prototxt:17: layer "accuracy": type Filter is a Caffe layer that hpnode does not support: it '),
+                ("net.prototxt", 'type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"',
+                 'type: "Python" bottom: "ip2" bottom: "label" top: "accuracy"',
+                 r'net\.prototxt:17: layer "accuracy": type Python is a Caffe layer that hpnode does not support: its code '),
                 ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
                  r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
                 ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):
