@@ -1,0 +1,40 @@
+"""examples/NET/run.sh: draws images, trains the net with the four nodes of its table, and leaves a model. Small nets; all
+of them with HPNODE_ALL_NETS=1."""
+
+import os
+import shutil
+
+import cluster
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SMALL = ("lenet", "mnist_autoencoder", "mnist_siamese", "squeezenet")
+LARGE = ("alexnet", "caffenet", "googlenet", "nin", "resnet50", "vgg16", "vgg19")
+
+
+class RunNetTest(cluster.JobTest):
+
+    def run_net(self, net, *flags):
+        command = [self.path("examples/%s/run.sh" % net), "--bin", os.path.dirname(cluster.program("hpnode")), *flags]
+        process = cluster.Process(net, command, self.path(net + ".log"), dict(os.environ, OMP_WAIT_POLICY="passive"))
+        self.processes.append(process)
+        return process
+
+    def test_each_net_leaves_a_model(self):
+        shutil.copytree(os.path.join(ROOT, "examples"), self.path("examples"), ignore=shutil.ignore_patterns("work"))
+        for net in SMALL + (LARGE if os.environ.get("HPNODE_ALL_NETS") else ()):
+            with self.subTest(net):
+                self.expect_exit(self.run_net(net, "--iterations=2", "--batch=8"), 0, "Iteration 1", "the model: .*_iter_2.caffemodel")
+                model = "examples/%s/work/%s_iter_2.caffemodel" % (net, net)
+                self.assertGreater(os.path.getsize(self.path(model)), 100000, net)
+
+    def test_what_is_no_option(self):
+        shutil.copytree(os.path.join(ROOT, "examples"), self.path("examples"), ignore=shutil.ignore_patterns("work"))
+        for flags, said in ((["--iterations=0"], "lenet: 0: expected a whole number above 0"), (["--net=x"], "lenet: unknown argument --net"),
+                            (["--data=" + self.path("none")], "none/train_leveldb is missing")):
+            process = self.run_net("lenet", *flags)
+            self.assertNotEqual(process.wait(), 0)
+            self.assertIn(said, process.text())
+
+
+if __name__ == "__main__":
+    cluster.main()
