@@ -165,6 +165,8 @@ class Node : private TransportHandler, private PipelineHost {
   Status Connect();
   Status ChooseSnapshot();
   Status BuildModel();
+  StatusOr<std::shared_ptr<const JobPlan>> PlanJob() const;
+  Status MakeReporter();
   Status OpenCurves();
   Status InitParams();
   /// Gives nodes that lack the snapshot their part, or takes ours from one that has it. Does nothing where all have it.
