@@ -159,6 +159,50 @@ void ContractTest::Compare(const ClusterResult& result, const ClusterResult& ref
     EXPECT_NEAR(result.losses.at(clock), loss, kTolerance * std::abs(loss)) << "iteration " << clock;
   }
 }
+
+ClusterResult ContractTest::Train(const ClusterSpec& table, const std::string& solver) {
+  ClusterResult result = TrainCluster(table, solver);
+  EXPECT_TRUE(result.status.ok()) << Describe(table) << ": " << result.status;
+  return result;
+}
+
+void ContractTest::CheckNearFloat32(const std::vector<ClusterSpec>& tables) {
+  const std::string solver = Solver("", false, 4);
+  const ClusterResult reference = Train({}, solver);
+  for (const ClusterSpec& table : tables) {
+    SCOPED_TRACE(Describe(table));
+    const ClusterResult result = Train(table, solver);
+    for (const auto& [name, values] : reference.params) {
+      const double difference = RelativeDifference(result.params.at(name), values);
+      EXPECT_LT(difference, name.ends_with(".1") ? 0.15 : 0.03) << name;
+      EXPECT_GT(difference, 0) << name << ": nothing was rounded";
+    }
+    for (const auto& [clock, loss] : reference.losses) EXPECT_NEAR(result.losses.at(clock), loss, 0.02 * loss);
+  }
+}
+
+void ContractTest::CheckAlike(const ClusterSpec& plain, const std::vector<ClusterSpec>& rounded, double most) {
+  const std::string solver = Solver("", false, 3);
+  const ClusterResult first = Train(rounded[0], solver);
+  const double rounding = LargestDifference(first, Train(plain, solver));
+  EXPECT_GT(rounding, 1e-4);
+  for (size_t i = 1; i < rounded.size(); ++i) {
+    EXPECT_LT(LargestDifference(Train(rounded[i], solver), first), most * rounding) << Describe(rounded[i]);
+  }
+}
+
+void ContractTest::CheckGoesOnUnderAnotherTable(const std::string& extra) {
+  const std::string prefix = NewPrefix();
+  const std::string solver = Solver(extra + " snapshot: 5 snapshot_prefix: '" + prefix + "'", false, 10);
+  const ClusterResult whole = Train(Table(2, {2}, 2, 0, false), solver);
+  ClusterSpec other = Table(1, {3}, 3, 0, false);
+  other.resume = prefix + "_iter_5.solverstate";
+  const ClusterResult resumed = Train(other, solver);
+  for (const auto& [name, values] : whole.params) {
+    EXPECT_LT(RelativeDifference(resumed.params.at(name), values), 1e-4) << name;
+  }
+}
+
 double ContractTest::LargestDifference(const ClusterResult& a, const ClusterResult& b) {
   double largest = 0;
   for (const auto& [name, values] : b.params) {

@@ -34,7 +34,6 @@ class ContractTest : public testing::Test {
   static void TearDownTestSuite();
 
   /// Writes a solver and its net. @return the solver's path.
-  /// @param extra fields of the solver; where they begin with a type they replace SGD with momentum.
   /// @param extra fields; without a type it is SGD with momentum.
   /// @param loss_weight learning rate and decay make up for it, so that it only makes gradients larger.
   static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50, double loss_weight = 1,
@@ -53,6 +52,17 @@ class ContractTest : public testing::Test {
   static void Compare(const ClusterResult& result, const ClusterResult& reference);
   /// The largest relative difference of a parameter.
   static double LargestDifference(const ClusterResult& a, const ClusterResult& b);
+  /// What a table computes, which must not fail.
+  static ClusterResult Train(const ClusterSpec& table, const std::string& solver);
+  /// Trains a few iterations under every table: each parameter differs from float32's, and by little. Few, since
+  /// roundings grow with each, by the units of a ReLU or a pooling window that they decide.
+  /// @param tables in which something is rounded to 16 bits.
+  static void CheckNearFloat32(const std::vector<ClusterSpec>& tables);
+  /// The tables differ from the first one by far less than that does from `plain`, float32 under the same division:
+  /// sums in another order change a last digit, and so here and there what a number is rounded to.
+  static void CheckAlike(const ClusterSpec& plain, const std::vector<ClusterSpec>& rounded, double most);
+  /// A job of 10 iterations goes on from its snapshot of the fifth under another table. @param extra as Solver's.
+  static void CheckGoesOnUnderAnotherTable(const std::string& extra);
   static std::string Describe(const ClusterSpec& spec);
   /// A path that nothing has yet, for snapshots.
   static std::string NewPrefix();

@@ -32,38 +32,15 @@ TEST_P(SolverTypesTest, ClippedGradients) {
   Check(Solver(std::string(GetParam()) + " clip_gradients: 0.8"), {Table(2, {3}, 3, 1, false)});
 }
 
-TEST_P(SolverTypesTest, GoOnFromTheirSnapshotsUnderAnotherTable) {
-  const std::string prefix = NewPrefix();
-  const std::string solver =
-      Solver(std::string(GetParam()) + " snapshot: 5 snapshot_prefix: '" + prefix + "'", false, 10);
-  const ClusterResult whole = TrainCluster(Table(2, {2}, 2, 0, false), solver);
-  ASSERT_TRUE(whole.status.ok()) << whole.status;
-  ClusterSpec other = Table(1, {3}, 3, 0, false);
-  other.resume = prefix + "_iter_5.solverstate";
-  const ClusterResult resumed = TrainCluster(other, solver);
-  ASSERT_TRUE(resumed.status.ok()) << resumed.status;
-  for (const auto& [name, values] : whole.params) {
-    EXPECT_LT(RelativeDifference(resumed.params.at(name), values), 1e-4) << name;
-  }
-}
+TEST_P(SolverTypesTest, GoOnFromTheirSnapshotsUnderAnotherTable) { CheckGoesOnUnderAnotherTable(GetParam()); }
 
 class WarmUpTest : public ContractTest {};
 
 TEST_F(WarmUpTest, IsThatOfTheIterationUnderEveryTable) {
-  const std::string warm_up = "warmup_iter: 7 warmup_start_lr: 0.001 ";
+  const std::string warm_up = "warmup_iter: 7 warmup_start_lr: 0.001";
   Check(Solver(warm_up), {Table(2, {2}, 3, 1, false), Served(Table(3, {2}, 2, 0, false), 2)});
-  const std::string prefix = NewPrefix();
-  const std::string solver = Solver(warm_up + "snapshot: 5 snapshot_prefix: '" + prefix + "'", false, 10);
-  const ClusterResult whole = TrainCluster({}, solver), cold = TrainCluster({}, Solver("", false, 10));
-  ASSERT_TRUE(whole.status.ok() && cold.status.ok()) << whole.status << cold.status;
-  EXPECT_NE(whole.params, cold.params);
-  ClusterSpec other = Table(2, {3}, 3, 0, false);
-  other.resume = prefix + "_iter_5.solverstate";
-  const ClusterResult resumed = TrainCluster(other, solver);
-  ASSERT_TRUE(resumed.status.ok()) << resumed.status;
-  for (const auto& [name, values] : whole.params) {
-    EXPECT_LT(RelativeDifference(resumed.params.at(name), values), 1e-4) << name;
-  }
+  CheckGoesOnUnderAnotherTable(warm_up);
+  EXPECT_NE(Train({}, Solver(warm_up, false, 5)).params, Train({}, Solver("", false, 5)).params);
 }
 
 class LarcTest : public ContractTest {};

@@ -12,46 +12,18 @@ ClusterSpec Rounded(ClusterSpec table) {
   return table;
 }
 
-class WireContractTest : public ContractTest {
- protected:
-  static ClusterResult Train(const ClusterSpec& table, const std::string& solver) {
-    ClusterResult result = TrainCluster(table, solver);
-    EXPECT_TRUE(result.status.ok()) << Describe(table) << ": " << result.status;
-    return result;
-  }
-};
+class WireContractTest : public ContractTest {};
 
-/// Few iterations, since roundings grow with each, by the units of a ReLU or a pooling window that they decide.
 TEST_F(WireContractTest, ResultsAreNearThoseOfFloat32) {
-  const std::string solver = Solver("", false, 4);
-  const ClusterResult reference = Train({}, solver);
-  for (const ClusterSpec& table :
-       {Table(1, {1}, 3, 0, false), Table(2, {2}, 3, 1, true), Table(3, {1, 2}, 2, 0, false),
-        Split({{"ip1", SplitConfig::INPUTS}, {"ip2", SplitConfig::NONE}}, Table(2, {3}, 2, 0, false)),
-        Split({{"ip2", SplitConfig::INPUTS}}, Table(2, {2}, 3, 1, false), true)}) {
-    SCOPED_TRACE(Describe(table));
-    const ClusterResult result = Train(Rounded(table), solver);
-    for (const auto& [name, values] : reference.params) {
-      const double difference = RelativeDifference(result.params.at(name), values);
-      EXPECT_LT(difference, name.ends_with(".1") ? 0.15 : 0.03) << name;
-      EXPECT_GT(difference, 0) << name << ": nothing was rounded";
-    }
-    for (const auto& [clock, loss] : reference.losses) EXPECT_NEAR(result.losses.at(clock), loss, 0.02 * loss);
-  }
+  CheckNearFloat32(
+      {Rounded(Table(1, {1}, 3, 0, false)), Rounded(Table(2, {2}, 3, 1, true)), Rounded(Table(3, {1, 2}, 2, 0, false)),
+       Rounded(Split({{"ip1", SplitConfig::INPUTS}, {"ip2", SplitConfig::NONE}}, Table(2, {3}, 2, 0, false))),
+       Rounded(Split({{"ip2", SplitConfig::INPUTS}}, Table(2, {2}, 3, 1, false), true))});
 }
 
-/// Sums in another order change a last digit, and so here and there what a number is rounded to: far less than the
-/// rounding itself.
 TEST_F(WireContractTest, TheNumberOfReplicasAndMicroBatchesChangesLittle) {
-  const std::string solver = Solver("", false, 3);
-  const ClusterResult plain = Train(Table(1, {1}, 2, 0, false), solver),
-                      one = Train(Rounded(Table(1, {1}, 2, 0, false)), solver);
-  const double rounding = LargestDifference(one, plain);
-  EXPECT_GT(rounding, 1e-4);
-  for (const ClusterSpec& table : {Table(3, {1}, 2, 1, true), Table(2, {1}, 3, 0, false)}) {
-    SCOPED_TRACE(Describe(table));
-    EXPECT_LT(LargestDifference(Train(Rounded(table), solver), one), 0.2 * rounding);
-  }
+  const ClusterSpec plain = Table(1, {1}, 2, 0, false);
+  CheckAlike(plain, {Rounded(plain), Rounded(Table(3, {1}, 2, 1, true)), Rounded(Table(2, {1}, 3, 0, false))}, 0.2);
 }
 
 /// Two stages on one node send each other nothing; what they read is rounded all the same.
