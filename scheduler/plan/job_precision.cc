@@ -43,4 +43,14 @@ Status CheckPrecision(const JobPlan& job, Rank rank, RoutingTableConfig::Precisi
                               : "it can with FP32, and AUTO takes what all nodes can");
 }
 
+StatusOr<RoutingTableConfig::Precision> PrecisionAlone(RoutingTableConfig::Precision wanted, const std::string& device,
+                                                       const std::string& lacks_bfloat16) {
+  if (wanted == RoutingTableConfig::AUTO) {
+    return lacks_bfloat16.empty() ? RoutingTableConfig::BF16 : RoutingTableConfig::FP32;
+  }
+  if (wanted != RoutingTableConfig::BF16 || lacks_bfloat16.empty()) return wanted;
+  return InvalidArgument("device \"%s\" can't compute with precision: BF16: %s; it can with FP32", device.c_str(),
+                         lacks_bfloat16.c_str());
+}
+
 }  // namespace hp

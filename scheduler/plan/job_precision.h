@@ -20,4 +20,11 @@ RoutingTableConfig::Precision ChoosePrecision(const JobPlan& job, const std::fun
 Status CheckPrecision(const JobPlan& job, Rank rank, RoutingTableConfig::Precision precision,
                       const std::string& lacks_bfloat16);
 
+/// The same for a program that is no node: what `wanted` is for a device alone. AUTO is BF16 if it can do it, else
+/// FP32.
+/// @param device as in a table: "cpu".
+/// @return kInvalidArgument: BF16, and it cannot, with the reason and what it can.
+StatusOr<RoutingTableConfig::Precision> PrecisionAlone(RoutingTableConfig::Precision wanted, const std::string& device,
+                                                       const std::string& lacks_bfloat16);
+
 }  // namespace hp

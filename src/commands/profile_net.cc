@@ -10,6 +10,7 @@
 #include "commands/net_sweeper.h"
 #include "engine/compute_threads.h"
 #include "net/node_net.h"
+#include "scheduler/plan/job_precision.h"
 #include "tensor/buffer.h"
 
 #include <algorithm>
@@ -78,13 +79,6 @@ double MeasureMemory() {
   return 3.0 * kCount * sizeof(float) / fastest;
 }
 
-StatusOr<RoutingTableConfig::Precision> PrecisionHere(RoutingTableConfig::Precision wanted) {
-  const std::string lacks = CpuLacksBFloat16();
-  if (wanted == RoutingTableConfig::AUTO) return lacks.empty() ? RoutingTableConfig::BF16 : RoutingTableConfig::FP32;
-  if (wanted != RoutingTableConfig::BF16 || lacks.empty()) return wanted;
-  return InvalidArgument("this host can't time a net with precision: BF16: %s; it can with FP32", lacks.c_str());
-}
-
 }  // namespace
 
 StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParameter>& net,
@@ -95,7 +89,8 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   const StageLayout layout{{{true, {0}}}, std::vector<int>(net->layer_size(), 0), {}};
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, options.sample, layout));
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = options.sample}));
-  HP_ASSIGN_OR_RETURN(const RoutingTableConfig::Precision precision, PrecisionHere(options.precision));
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig::Precision precision,
+                      PrecisionAlone(options.precision, "cpu", CpuLacksBFloat16()));
   const std::unique_ptr<Device> host = MakeHostDevice();
   const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(precision));
   HP_ASSIGN_OR_RETURN(const SweepParameters parameters, SweepParameters::Create(plan, host.get()));

@@ -1,16 +1,14 @@
+#include "scheduler/plan/job_precision.h"
+
 #include "devices/devices.h"
 
 namespace hp {
 
 StatusOr<NodeDevice> OpenDeviceAlone(const std::string& name, Precision precision) {
-  HP_ASSIGN_OR_RETURN(NodeDevice device, OpenNodeDevice(name, precision));
-  if (precision == RoutingTableConfig::BF16 && !device.lacks_bfloat16.empty()) {
-    return InvalidArgument("device \"%s\" can't compute with precision: BF16: %s; it can with FP32", name.c_str(),
-                           device.lacks_bfloat16.c_str());
-  }
-  if (device.backend == nullptr) {
-    HP_ASSIGN_OR_RETURN(device.backend, device.make_backend(PrecisionOfDevice(device)));
-  }
+  // Not its backend yet, whose precision what it lacks decides.
+  HP_ASSIGN_OR_RETURN(NodeDevice device, OpenNodeDevice(name, RoutingTableConfig::AUTO));
+  HP_ASSIGN_OR_RETURN(precision, PrecisionAlone(precision, name, device.lacks_bfloat16));
+  HP_ASSIGN_OR_RETURN(device.backend, device.make_backend(precision));
   return device;
 }
 

@@ -46,14 +46,9 @@ struct NodeDevice {
 /// backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
-/// The same for a program that is no node, and decides AUTO by itself: BF16 if the device can, else FP32.
-/// @return kInvalidArgument as well: BF16, and the device cannot.
+/// The same for a program that is no node, and decides its precision by itself, as PrecisionAlone says.
+/// @return also what PrecisionAlone does.
 StatusOr<NodeDevice> OpenDeviceAlone(const std::string& name, Precision precision);
-
-/// What AUTO is on this device alone.
-inline Precision PrecisionOfDevice(const NodeDevice& device) {
-  return device.lacks_bfloat16.empty() ? RoutingTableConfig::BF16 : RoutingTableConfig::FP32;
-}
 
 /// The host's processors. With BF16 convolutions take factors of bfloat16 where the processors have instructions for
 /// it (lacks_bfloat16); all else, and with any other precision all, is float32.

@@ -66,7 +66,7 @@ class PrecisionTest(cluster.JobTest):
             for tool, flags, text in (
                     ("hproute", ["--check", table], 'node "conv0" ' + CANNOT),
                     ("hproute", ["--solver=" + self.path("solver.prototxt"), "--precision=BF16",
-                                 "--profile=" + self.path("x.profile")], "this host can't time a net with precision: BF16: the proc"),
+                                 "--profile=" + self.path("x.profile")], "device \"cpu\" can't compute with precision: BF16: the proc"),
                     ("hptime", ["--model=" + net, "--precision=BF16"], "device \"cpu\" can't compute with precision: BF16: the proc")):
                 status, found = cluster.run_tool(tool, "--cache_dir=none", *flags)
                 self.assertEqual(status, 2, found)
