@@ -16,6 +16,7 @@ SIDES = {**SMALL, **LARGE}
 # gradients by a tenth and more, in PyTorch as well.
 UPDATES = {**{name: 3 for name in SIDES}, "resnet50": 1}
 RECORDS = 24
+SLIM = 8
 
 INPUT = 'layer {{ name: "data" type: "Input" top: "{top}" input_param {{ shape {{ {dims} }} }} }}\n'
 SOFTMAX = 'layer {{ name: "prob {bottom}" type: "Softmax" bottom: "{bottom}" top: "prob {bottom}" }}\n'
@@ -40,9 +41,24 @@ def write_text(path, text):
         file.write(text)
 
 
+def slim(net):
+    """The net with an eighth of each layer's outputs, but for its 1000 classes: the layers, shapes of kernels and sizes
+    of images are the same, and the work is a fiftieth of it. Gaussian weights are drawn wider, as so few inputs need:
+    of those that AlexNet draws nothing would reach the first layers' gradients but what rounding leaves."""
+    net = re.sub(r"std: [\d.e-]+", "std: 0.04", net)
+    return re.sub(r"num_output: (\d+)",
+                  lambda found: found[0] if found[1] == "1000" else "num_output: %d" % (int(found[1]) // SLIM), net)
+
+
+def is_slim(name):
+    """Whether tests take a net's slim form: those of full images, whose whole form takes minutes and several GB.
+    HPNODE_ALL_NETS=1 takes the whole form of all."""
+    return name in LARGE and "HPNODE_ALL_NETS" not in os.environ
+
+
 def write_example(folder, name, batch, updates, run):
     """The example's net and solver in `folder`, net.prototxt and solver.prototxt, on drawn images (images/0000.png and
-    so on) for a few gentle updates.
+    so on) for a few gentle updates; slim where is_slim says so.
     @param run runs a program of the build by its name, or any by its path, with arguments, and raises where it fails.
     @return path of the model that the training will write."""
     for old in ("db", "images"):
@@ -61,6 +77,8 @@ def write_example(folder, name, batch, updates, run):
                           (r'mean_file: "[^"]*"', 'mean_file: "%s/mean"' % folder),
                           (r"batch_size: \d+", "batch_size: %d" % batch)):
         net = re.sub(pattern, text, net)
+    if is_slim(name):
+        net = slim(net)
     write_text(folder + "/net.prototxt", net)
     left_out = "net|test_iter|test_interval|test_initialization|iter_size|snapshot|snapshot_prefix|max_iter"
     solver = re.sub(r"(?m)^(%s): .*\n" % left_out, "", read_text(example_file(name, "solver")))
