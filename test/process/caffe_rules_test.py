@@ -60,6 +60,23 @@ class CaffeRulesTest(cluster.JobTest):
             self.assertAlmostEqual(2 * float(once), float(two), delta=1e-4 * abs(float(two)))
         self.assertEqual(len(set(sums)), 3)
 
+    def test_stages_of_training_and_tests(self):
+        """A layer of a stage is in those nets alone whose state names it, on all nodes."""
+        ratio, scored = "dropout_param { dropout_ratio: 0.25 }", 'top: "accuracy" include { phase: TEST'
+        self.assertIn(ratio, cluster.NET)
+        self.assertIn(scored, cluster.NET)
+        net = cluster.NET.replace(ratio, ratio + ' include { stage: "dropped" }').replace(scored, scored + ' stage: "scored"')
+        always = self.train(iterations=6, snapshot=6, test=True)
+        never = self.train(iterations=6, snapshot=6, test=True, net=cluster.NET.replace(ratio, "dropout_param { dropout_ratio: 0 }"))
+        for states, (_, expected), shown in (
+                ("", never, False), ('train_state { stage: "dropped" }\n', always, False),
+                ('train_state { stage: "scored" }\ntest_state { stage: "dropped" }\n', never, False),
+                ('train_state { stage: "dropped" }\ntest_state { stage: "scored" }\n', always, True)):
+            text, model = self.train(iterations=6, snapshot=6, test=True, net=net, solver=states)
+            self.assertEqual("Test net output #0: accuracy" in text, shown, states)
+            self.assertEqual(model["ip2"][0].tolist(), expected["ip2"][0].tolist(), states)
+        self.assertNotEqual(always[1]["ip2"][0].tolist(), never[1]["ip2"][0].tolist())
+
     def test_weights_of_several_files(self):
         """The last file has the last word, and an old format is as good as the new one."""
         first = self.train(iterations=3, snapshot=3)[1]

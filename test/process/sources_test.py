@@ -1,5 +1,5 @@
-"""Layers that read no database: they train as a database of the same records does, and under every table alike. Faults
-of what they read are named with file and line."""
+"""Layers that read no database train as a database of the same records does, and under every table alike. Faults of what
+they read, and bad records of databases, are named with file and line or record."""
 
 import os
 import random
@@ -246,6 +246,34 @@ class ImageDataTest(SourceTest):
                  for name in names]
         self.expect_all(nodes, 2)
         self.assertTrue(any("data" in "".join(node.errors()) for node in nodes))
+
+
+class DatabaseTest(SourceTest):
+
+    def test_bad_records_are_skipped_up_to_a_number(self):
+        """Images of another size than the first one's."""
+        sizes = {4: 13, 11: 9, 29: 20}
+        lines = []
+        for i in range(IMAGES):
+            side = sizes.get(i, cluster.SIDE)
+            with open(self.path("db/%02d.png" % i), "wb") as out:
+                out.write(png([[(60 * (i % cluster.CLASSES) + 7 * x + 3 * y) % 256 for x in range(side)] for y in range(side)]))
+            lines.append("%02d.png %d\n" % (i, i % cluster.CLASSES))
+        self.write("images.txt", "".join(lines))
+        os.rename(self.path("db"), self.path("images"))
+        for backend in ("leveldb", "lmdb"):
+            for encoded in ([], ["--encoded"]):
+                with self.subTest(backend, encoded=encoded):
+                    status, text = cluster.run_tool("convert_imageset", "--gray", "--backend=" + backend, *encoded,
+                                                    self.path("images/"), self.path("images.txt"), self.path("db"))
+                    self.assertEqual(status, 0, text)
+                    self.expect_equal_tables(cluster.NET.replace("LEVELDB", backend.upper()), flags=["--max_bad_records=3"])
+                    self.make_table(conv=1, fc=0, micro_batches=1)
+                    self.expect_exit(self.start("--all", "--max_bad_records=3"), 0,
+                                     r"skipped bad record 3 of at most 3: .*%s.* has the shape" % self.path("db"))
+                    self.refused(r"%s.* has the shape .*; 2 other bad record\(s\) were skipped, no more may be" % self.path("db"),
+                                 flags=["--max_bad_records=2"])
+                    shutil.rmtree(self.path("db"))
 
 
 class Hdf5DataTest(SourceTest):
