@@ -30,6 +30,7 @@ caffe::LayerParameter DataLayer(const std::string& source) {
   caffe::LayerParameter layer;
   layer.set_name("data");
   layer.set_type("Data");
+  for (const char* top : {"data", "label"}) layer.add_top(top);
   layer.mutable_data_param()->set_source(source);
   layer.mutable_data_param()->set_backend(caffe::DataParameter::LEVELDB);
   layer.mutable_data_param()->set_batch_size(FLAGS_batch);
