@@ -20,10 +20,20 @@ StatusOr<Image> ResizeImage(Image image, int height, int width) try {
 }
 
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) {
+  const ChoosePart all = [](int height, int width) { return ImagePart{0, 0, height, width}; };
+  HP_ASSIGN_OR_RETURN(DecodedPart part, DecodeImagePart(bytes, color, all));
+  return std::move(part.image);
+}
+
+StatusOr<DecodedPart> DecodeImagePart(const std::string& bytes, ImageColor color, const ChoosePart& choose) {
   if (bytes.empty()) return DataLoss("the encoded image is empty");
   if (const auto pixels = DeclaredPixels(bytes)) HP_RETURN_IF_ERROR(CheckDeclaredPixels(*pixels, bytes.size()));
-  if (IsJpeg(bytes)) return DecodeJpeg(bytes, color);
-  if (IsPng(bytes)) return DecodePng(bytes, color);
+  if (IsJpeg(bytes)) return DecodeJpeg(bytes, color, choose);
+  if (IsPng(bytes)) {
+    HP_ASSIGN_OR_RETURN(Image image, DecodePng(bytes, color));
+    const int height = image.height, width = image.width;
+    return DecodedPart{std::move(image), 0, 0, height, width};
+  }
   const std::string format(OtherImageFormat(bytes));
   if (format.empty()) return DataLoss("cannot decode the image: not a JPEG or PNG image");
   return DataLoss(

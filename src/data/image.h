@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,21 @@ struct Image {
   int height = 0, width = 0, channels = 0;
   std::vector<unsigned char> pixels;  ///< height * width * channels bytes
 };
+
+/// Some rows and columns of an image, in pixels.
+struct ImagePart {
+  int top = 0, left = 0, height = 0, width = 0;
+};
+
+/// What was decoded of an image.
+struct DecodedPart {
+  Image image;
+  int top = 0, left = 0;      ///< where its first pixel lies in the whole
+  int height = 0, width = 0;  ///< of the whole
+};
+
+/// Says which part is needed of an image of that size: within it, and not empty.
+using ChoosePart = std::function<ImagePart(int height, int width)>;
 
 /// How many channels a decoded image has, and whether it is turned as its EXIF orientation says: as OpenCV does for
 /// IMREAD_UNCHANGED, IMREAD_COLOR and IMREAD_GRAYSCALE, to the pixel.
@@ -35,6 +51,10 @@ constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 /// libpng, or one of more than kMaxImagePixels, found before memory for them is taken; kInvalidArgument: kAsStored, and
 /// a PNG has 16 bits a channel.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color);
+/// At least the part that `choose` names: a JPEG that is not turned is decoded down to its last row, and where libjpeg
+/// can leave rows and columns out, no more of them than their neighbours' smoothing needs; all else is decoded whole.
+/// The pixels are DecodeImage's. Errors, too, but for those in bytes behind the part's last row.
+StatusOr<DecodedPart> DecodeImagePart(const std::string& bytes, ImageColor color, const ChoosePart& choose);
 /// The image with another size, as Caffe's tools resize it (OpenCV, bilinear). @param height, width > 0; no more pixels
 /// than kMaxImagePixels. @return kInvalidArgument: OpenCV refuses.
 StatusOr<Image> ResizeImage(Image image, int height, int width);

@@ -62,7 +62,7 @@ struct JpegDecoding {
   JpegErrors errors;
   jpeg_decompress_struct codec = {};
   std::string_view bytes;
-  Image image;
+  DecodedPart part;
 };
 
 void ReadJpegHeader(JpegDecoding* decoding) {
@@ -90,19 +90,37 @@ void BgrToGray(const JSAMPLE* bgr, int width, JSAMPLE* gray) {
   }
 }
 
+// As much of the image as a part needs: a block more on each side, since chroma of fewer samples is smoothed with its
+// neighbours and the edge of what is decoded has none. Columns begin with a block, as libjpeg's do.
+DecodedPart AroundPart(const jpeg_decompress_struct& codec, const ImagePart& part) {
+  const int height = static_cast<int>(codec.image_height), width = static_cast<int>(codec.image_width);
+  const int rows = DCTSIZE * codec.max_v_samp_factor, columns = DCTSIZE * codec.max_h_samp_factor;
+  DecodedPart around;
+  around.height = height;
+  around.width = width;
+  around.top = std::max(0, part.top - rows);
+  around.left = std::max(0, part.left - columns) / columns * columns;
+  around.image.height = part.top + part.height - around.top;
+  around.image.width = std::min(width, part.left + part.width + columns) - around.left;
+  return around;
+}
+
 // libjpeg converts between all color spaces but from CMYK.
 void ReadJpegPixels(JpegDecoding* decoding) {
   jpeg_decompress_struct* codec = &decoding->codec;
-  const Image& image = decoding->image;
+  Image& image = decoding->part.image;
   const bool cmyk = codec->num_components == 4;
   codec->out_color_space = cmyk ? JCS_CMYK : image.channels == 1 ? JCS_GRAYSCALE : JCS_EXT_BGR;
   jpeg_start_decompress(codec);
-  const JDIMENSION width = codec->output_width;
+  JDIMENSION left = decoding->part.left, width = image.width;
+  if (width < codec->output_width) jpeg_crop_scanline(codec, &left, &width);
+  const JDIMENSION top = decoding->part.top;
+  if (top > 0) jpeg_skip_scanlines(codec, top);
   const size_t row_bytes = static_cast<size_t>(width) * image.channels;
   const auto common = reinterpret_cast<j_common_ptr>(codec);
   JSAMPARRAY cmyk_row = cmyk ? codec->mem->alloc_sarray(common, JPOOL_IMAGE, 4 * width, 1) : nullptr;
-  while (codec->output_scanline < codec->output_height) {
-    JSAMPROW row = decoding->image.pixels.data() + codec->output_scanline * row_bytes;
+  while (codec->output_scanline < top + image.height) {
+    JSAMPROW row = image.pixels.data() + (codec->output_scanline - top) * row_bytes;
     jpeg_read_scanlines(codec, cmyk ? cmyk_row : &row, 1);
     if (!cmyk) continue;
     JSAMPROW bgr = image.channels == 3 ? row : cmyk_row[0];  // three bytes of a pixel never overtake its four
@@ -192,20 +210,26 @@ void WriteJpeg(JpegEncoding* encoding) {
 
 }  // namespace
 
-StatusOr<Image> DecodeJpeg(std::string_view bytes, ImageColor color) {
+StatusOr<DecodedPart> DecodeJpeg(std::string_view bytes, ImageColor color, const ChoosePart& choose) {
   JpegDecoding decoding;
   decoding.bytes = bytes;
   if (!TryJpeg(ReadJpegHeader, &decoding)) return DataLoss("cannot decode the image: %s", decoding.errors.message);
   const jpeg_decompress_struct& codec = decoding.codec;
-  const int64_t pixels = int64_t{codec.image_width} * codec.image_height;
-  HP_RETURN_IF_ERROR(CheckDeclaredPixels(pixels, bytes.size()));
-  Image& image = decoding.image;
-  image.height = static_cast<int>(codec.image_height);
-  image.width = static_cast<int>(codec.image_width);
+  HP_RETURN_IF_ERROR(CheckDeclaredPixels(int64_t{codec.image_width} * codec.image_height, bytes.size()));
+  const int height = static_cast<int>(codec.image_height), width = static_cast<int>(codec.image_width);
+  const int orientation = color == ImageColor::kAsStored ? 1 : JpegOrientation(codec);
+  DecodedPart& part = decoding.part;
+  part = AroundPart(codec, orientation == 1 ? choose(height, width) : ImagePart{0, 0, height, width});
+  Image& image = part.image;
   image.channels = color == ImageColor::kGray || (color == ImageColor::kAsStored && codec.num_components == 1) ? 1 : 3;
-  image.pixels.resize(static_cast<size_t>(pixels) * image.channels);
+  image.pixels.resize(static_cast<size_t>(image.height) * image.width * image.channels);
   if (!TryJpeg(ReadJpegPixels, &decoding)) return DataLoss("cannot decode the image: %s", decoding.errors.message);
-  return color == ImageColor::kAsStored ? std::move(image) : TurnUpright(std::move(image), JpegOrientation(codec));
+  if (orientation != 1) {
+    image = TurnUpright(std::move(image), orientation);
+    part.height = image.height;
+    part.width = image.width;
+  }
+  return std::move(part);
 }
 
 StatusOr<std::string> EncodeJpeg(const Image& image) {

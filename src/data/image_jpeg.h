@@ -12,8 +12,8 @@ namespace hp {
 
 /// Decodes every JPEG that libjpeg-turbo can: baseline, progressive and arithmetic; gray, YCbCr, RGB, CMYK and YCCK.
 /// Gray of a color image is its Y. What is missing of a truncated image is gray or as coarse as the last complete scan;
-/// that is no error, as it is none for libjpeg. @return as DecodeImage.
-StatusOr<Image> DecodeJpeg(std::string_view bytes, ImageColor color);
+/// that is no error, as it is none for libjpeg. @return as DecodeImagePart.
+StatusOr<DecodedPart> DecodeJpeg(std::string_view bytes, ImageColor color, const ChoosePart& choose);
 
 /// Encodes 1, 3 or 4 channels (alpha is dropped) with quality 95, 4:2:0. @return the bytes of a file; kInvalidArgument:
 /// libjpeg cannot, in its words.

@@ -9,6 +9,7 @@
 #include "proto/caffe.pb.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -33,19 +34,26 @@ void FillRow(const Pixel* __restrict in, Step step, const float* __restrict mean
   if (mirror) std::reverse(out, out + width);
 }
 
+ImagePart All(int height, int width) { return {0, 0, height, width}; }
+
 std::string ShapeText(int64_t channels, int64_t height, int64_t width) {
   return Shape({channels, height, width}).ToString();
 }
 
 }  // namespace
 
-// A record's pixels where they lie: bytes [C, H, W] of a raw Datum, bytes [H, W, C] of a decoded image, or floats.
+// A record's pixels where they lie: bytes [C, H, W] of a raw Datum, floats, or of an encoded one a decoded part with
+// bytes [H, W, C].
 struct Transformer::Source {
-  int64_t channels = 0, height = 0, width = 0;
+  int64_t channels = 0, height = 0, width = 0;  // of the whole image
   const uint8_t* bytes = nullptr;
   const float* floats = nullptr;
-  bool interleaved = false;
-  Image decoded;
+  std::optional<DecodedPart> decoded;
+};
+
+struct Transformer::Choice {
+  int64_t top = 0, left = 0;
+  bool mirror = false;
 };
 
 Transformer::Transformer(TransformOptions options, bool train, uint64_t stream_key)
@@ -58,7 +66,7 @@ StatusOr<std::unique_ptr<Transformer>> Transformer::Create(TransformOptions opti
       std::unique_ptr<Transformer>(new Transformer(std::move(options), train, StreamKey(seed, layer, "transform")));
   const TransformOptions& checked = transformer->options_;
   Source source;
-  if (const Status status = transformer->View(first, &source); !status.ok()) return status.Prepend(where);
+  if (const Status status = transformer->View(first, All, &source); !status.ok()) return status.Prepend(where);
   const int64_t channels = source.channels, crop = checked.crop_size;
   const std::string shape = ShapeText(channels, source.height, source.width);
   if (crop > source.height || crop > source.width) {
@@ -80,21 +88,30 @@ StatusOr<std::unique_ptr<Transformer>> Transformer::Create(TransformOptions opti
   return transformer;
 }
 
-Status Transformer::View(const caffe::Datum& datum, Source* source) const {
+Transformer::Choice Transformer::Choose(uint64_t sample, int64_t height, int64_t width) const {
+  const auto random = Philox4x32(stream_key_, 0, sample);
+  const int64_t spare_h = height - output_shape_[1], spare_w = width - output_shape_[2];
+  return {train_ ? Below(random[1], spare_h + 1) : spare_h / 2, train_ ? Below(random[2], spare_w + 1) : spare_w / 2,
+          options_.mirror && (random[0] >> 31) != 0};
+}
+
+Status Transformer::View(const caffe::Datum& datum, const ChoosePart& choose, Source* source) const {
   if (datum.encoded()) {
     const ImageColor color = options_.force_color  ? ImageColor::kColor
                              : options_.force_gray ? ImageColor::kGray
                                                    : ImageColor::kAsStored;
-    HP_ASSIGN_OR_RETURN(source->decoded, DecodeImage(datum.data(), color));
+    HP_ASSIGN_OR_RETURN(source->decoded,
+                        DecodeImagePart(datum.data(), color, options_.resize_height > 0 ? All : choose));
+    DecodedPart& part = *source->decoded;
     if (options_.resize_height > 0) {
-      HP_ASSIGN_OR_RETURN(source->decoded,
-                          ResizeImage(std::move(source->decoded), options_.resize_height, options_.resize_width));
+      HP_ASSIGN_OR_RETURN(part.image,
+                          ResizeImage(std::move(part.image), options_.resize_height, options_.resize_width));
+      part.height = part.image.height;
+      part.width = part.image.width;
     }
-    source->channels = source->decoded.channels;
-    source->height = source->decoded.height;
-    source->width = source->decoded.width;
-    source->bytes = source->decoded.pixels.data();
-    source->interleaved = true;
+    source->channels = part.image.channels;
+    source->height = part.height;
+    source->width = part.width;
     return OkStatus();
   }
   source->channels = datum.channels();
@@ -129,26 +146,28 @@ Status Transformer::CheckShape(const Source& source) const {
 }
 
 Status Transformer::Transform(const caffe::Datum& datum, uint64_t sample, float* out) const {
+  const auto height = static_cast<int>(output_shape_[1]), width = static_cast<int>(output_shape_[2]);
+  const ChoosePart crop = [&](int whole_height, int whole_width) {
+    if (whole_height < height || whole_width < width) return All(whole_height, whole_width);  // CheckShape refuses it
+    const Choice choice = Choose(sample, whole_height, whole_width);
+    return ImagePart{static_cast<int>(choice.top), static_cast<int>(choice.left), height, width};
+  };
   Source source;
-  HP_RETURN_IF_ERROR(View(datum, &source));
+  HP_RETURN_IF_ERROR(View(datum, crop, &source));
   HP_RETURN_IF_ERROR(CheckShape(source));
-  Fill(source, sample, out);
+  Fill(source, Choose(sample, source.height, source.width), out);
   return OkStatus();
 }
 
 Status Transformer::Check(const caffe::Datum& datum) const {
   Source source;
-  HP_RETURN_IF_ERROR(View(datum, &source));
+  HP_RETURN_IF_ERROR(View(datum, All, &source));
   return CheckShape(source);
 }
 
-void Transformer::Fill(const Source& source, uint64_t sample, float* out) const {
-  const auto random = Philox4x32(stream_key_, 0, sample);
-  const bool mirror = options_.mirror && (random[0] >> 31) != 0;
+void Transformer::Fill(const Source& source, const Choice& choice, float* out) const {
+  const int64_t top = choice.top, left = choice.left;
   const int64_t height = output_shape_[1], width = output_shape_[2];
-  const int64_t spare_h = source.height - height, spare_w = source.width - width;
-  const int64_t top = train_ ? Below(random[1], spare_h + 1) : spare_h / 2;
-  const int64_t left = train_ ? Below(random[2], spare_w + 1) : spare_w / 2;
   for (int64_t c = 0; c < source.channels; ++c) {
     const size_t values = options_.mean_value.size();
     const float mean_value = values == 0 ? 0 : options_.mean_value[values == 1 ? 0 : c];
@@ -156,15 +175,17 @@ void Transformer::Fill(const Source& source, uint64_t sample, float* out) const 
       const int64_t row = c * source.height + top + h;  // of a planar image
       const float* mean = options_.mean.data.empty() ? nullptr : options_.mean.data.data() + row * source.width + left;
       const auto fill = [&](const auto* in, auto step) {
-        FillRow(in, step, mean, mean_value, options_.scale, width, mirror, out);
+        FillRow(in, step, mean, mean_value, options_.scale, width, choice.mirror, out);
       };
       if (source.floats != nullptr) {
         fill(source.floats + row * source.width + left, Constant<1>());
-      } else if (!source.interleaved) {
+      } else if (!source.decoded) {
         fill(source.bytes + row * source.width + left, Constant<1>());
       } else {
-        const uint8_t* const in = source.bytes + ((top + h) * source.width + left) * source.channels + c;
-        source.channels == 3 ? fill(in, Constant<3>()) : fill(in, source.channels);
+        const Image& image = source.decoded->image;
+        const int64_t pixel = (top + h - source.decoded->top) * image.width + left - source.decoded->left;
+        const uint8_t* const in = image.pixels.data() + pixel * image.channels + c;
+        image.channels == 3 ? fill(in, Constant<3>()) : fill(in, source.channels);
       }
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/shape.h"
+#include "data/image.h"
 #include "hp/status.h"
 
 #include <cstdint>
@@ -79,10 +80,15 @@ class Transformer {
 
  private:
   struct Source;
+  /// Where the crop of a sample lies, and whether it is mirrored.
+  struct Choice;
   Transformer(TransformOptions options, bool train, uint64_t stream_key);
-  Status View(const caffe::Datum& datum, Source* source) const;
+  /// @param height, width of the whole image; no smaller than the crop.
+  Choice Choose(uint64_t sample, int64_t height, int64_t width) const;
+  /// @param choose what of an encoded image is needed.
+  Status View(const caffe::Datum& datum, const ChoosePart& choose, Source* source) const;
   Status CheckShape(const Source& source) const;
-  void Fill(const Source& source, uint64_t sample, float* out) const;
+  void Fill(const Source& source, const Choice& choice, float* out) const;
 
   const TransformOptions options_;
   const bool train_;

@@ -1,4 +1,4 @@
-// A JPEG or PNG record. Large images only cost time, and other formats are not read.
+// A JPEG or PNG record, whole and in part. Large images only cost time, and other formats are not read.
 #include "data/image.h"
 
 #include "data/image_header.h"
@@ -22,7 +22,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ImageColor color = size % 3 == 0   ? ImageColor::kAsStored
                            : size % 3 == 1 ? ImageColor::kColor
                                            : ImageColor::kGray;
-  if (!DecodeDatum(color, &datum).ok()) return 0;
+  const std::string bytes = datum.data();
+  const bool decoded = DecodeDatum(color, &datum).ok();
+  // Any part, by what the input says.
+  const auto draw = [&](int index, int below) { return below > 1 ? data[size / 2 + index] % below : 0; };
+  const auto part = DecodeImagePart(bytes, color, [&](int height, int width) {
+    const int top = draw(0, height), left = draw(1, width);
+    return ImagePart{top, left, 1 + draw(2, height - top), 1 + draw(3, width - left)};
+  });
+  if (part.ok()) {
+    const Image& image = part->image;
+    fuzz::Expect(image.pixels.size() == static_cast<size_t>(image.channels) * image.height * image.width);
+    fuzz::Expect(part->top + image.height <= part->height && part->left + image.width <= part->width);
+  }
+  if (!decoded) return 0;
+  fuzz::Expect(part.ok());
   fuzz::Expect(datum.data().size() == static_cast<size_t>(datum.channels()) * datum.height() * datum.width());
   return 0;
 }

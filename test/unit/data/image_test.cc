@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
@@ -218,6 +220,46 @@ TEST(Image, UnknownFormatsCannotBeWritten) {
   EXPECT_EQ(EncodeImage({0, 0, 3, {}}, "png").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(EncodeImage({0, 0, 3, {}}, "jpg").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(EncodeImage(Noise(2, 2, 3), "jpeg")->substr(0, 2), "\xFF\xD8");
+}
+
+// The pixels of every part are those of the whole image.
+TEST(Image, PartsOfJpegs) {
+  const TempFolder folder;
+  ASSERT_EQ(std::system((std::string(WRITE_TEST_JPEGS) + " " + folder.path()).c_str()), 0);
+  int parts = 0, smaller = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    std::ifstream in(file.path(), std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    for (const ImageColor color : {ImageColor::kAsStored, ImageColor::kColor, ImageColor::kGray}) {
+      const auto whole = DecodeImage(bytes, color);
+      if (!whole.ok()) continue;  // two channels
+      for (int top = 0; top < whole->height; top += 7) {
+        for (int left = 0; left < whole->width; left += 5) {
+          const int height = std::min(1 + top / 2, whole->height - top), width = std::min(9, whole->width - left);
+          const auto part = DecodeImagePart(bytes, color, [&](int, int) {
+            return ImagePart{top, left, height, width};
+          });
+          ASSERT_TRUE(part.ok()) << part.status();
+          ASSERT_EQ(part->height, whole->height);
+          ASSERT_EQ(part->width, whole->width);
+          ++parts;
+          smaller += part->image.pixels.size() < whole->pixels.size();
+          const size_t row_bytes = static_cast<size_t>(width) * whole->channels;
+          for (int row = 0; row < height; ++row) {
+            const auto at = [&](const Image& image, int y, int x) {
+              return image.pixels.begin() + (static_cast<int64_t>(y) * image.width + x) * image.channels;
+            };
+            const auto expected = at(*whole, top + row, left);
+            ASSERT_TRUE(
+                std::equal(expected, expected + row_bytes, at(part->image, top + row - part->top, left - part->left)))
+                << file.path() << ", row " << top + row << " from column " << left;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(parts, 4000);
+  EXPECT_GT(smaller, parts / 2);
 }
 
 }  // namespace
