@@ -71,5 +71,17 @@ TEST_F(JobPrecisionTest, ANodeThatCannotIsNamed) {
                                       HasSubstr("FP32, and AUTO")));
 }
 
+TEST(PrecisionAlone, IsWhatTheDeviceCan) {
+  const auto alone = [](RoutingTableConfig::Precision wanted, const char* lacks) {
+    return PrecisionAlone(wanted, "cpu", lacks);
+  };
+  EXPECT_EQ(*alone(RoutingTableConfig::AUTO, ""), RoutingTableConfig::BF16);
+  EXPECT_EQ(*alone(RoutingTableConfig::AUTO, "it is old"), RoutingTableConfig::FP32);
+  EXPECT_EQ(*alone(RoutingTableConfig::BF16, ""), RoutingTableConfig::BF16);
+  EXPECT_EQ(*alone(RoutingTableConfig::FP32, "it is old"), RoutingTableConfig::FP32);
+  EXPECT_EQ(alone(RoutingTableConfig::BF16, "it is old").status().message(),
+            "device \"cpu\" can't compute with precision: BF16: it is old; it can with FP32");
+}
+
 }  // namespace
 }  // namespace hp
