@@ -174,11 +174,12 @@ Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const Pl
 
 /// Makes the nets of one node of each kind; sets the pools of all nodes, those that fit, and what the plan says of
 /// memory. @param pools gets what to print of the pools.
-/// @return kInvalidArgument: a node does not fit into its host.
+/// @return kInvalidArgument: a node does not fit into its host, or as CheckPrecisionHere.
 Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* plan, RoutingTableConfig* config,
                 std::string* pools) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobOf(files, table));
+  HP_RETURN_IF_ERROR(CheckPrecisionHere(*job));
   const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(problem.precision));
   // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
   // one channel at most.

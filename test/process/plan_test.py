@@ -191,23 +191,24 @@ class PlanTest(cluster.JobTest):
 
     def test_precision(self):
         self.make_job(iterations=5)
-        self.write("hosts.prototxt", hosts([0.05, 0.05], link=1))
-        for flags in (("--hosts=" + self.path("hosts.prototxt"),), ("--conv=1", "--fc=1", "--hosts=192.0.2.1")):
+        # Addresses that this host cannot have, so that what its processors can does not count.
+        self.write("hosts.prototxt", hosts([0.05, 0.05], link=1).replace("192.0.2.", "240.0.0."))
+        for flags in (("--hosts=" + self.path("hosts.prototxt"),), ("--conv=1", "--fc=1", "--hosts=240.0.0.1")):
             self.assertIn("\nprecision: BF16", self.plan_table(*flags, "--precision=BF16")[1])
             self.assertNotIn("precision", self.plan_table(*flags, "--precision=FP32")[1])
             self.assertIn('--precision is "bf16"; expected FP32, TF32, BF16, FP16 or AUTO',
                           self.plan(2, *flags, "--out=x", "--precision=bf16"))
         self.assertIn("warning: --precision=TF32 is for GPUs, of which the table has none: CPUs compute in float32",
                       self.plan_table("--conv=1", "--fc=1", "--hosts=127.0.0.1", "--precision=TF32")[0])
-        profile = "--profile=" + self.path("profile.prototxt")
+        profile, elsewhere = "--profile=" + self.path("profile.prototxt"), "--hosts=240.0.0.1"
         self.plan(0, profile, "--precision=AUTO")
         timed, other = ("BF16", "FP32") if cluster.multiplies_bfloat16() else ("FP32", "BF16")
         self.assertIn('precision: "%s"' % timed, self.read("profile.prototxt").decode())
         said = "is of precision %s, and the table of %s, whose convolutions take other times" % (timed, other)
-        self.assertIn(said, self.plan(0, "--plan=auto", profile, "--precision=" + other))
-        self.assertNotIn("note: ", self.plan(0, "--plan=auto", profile, "--precision=" + timed))
+        self.assertIn(said, self.plan(0, "--plan=auto", profile, elsewhere, "--precision=" + other))
+        self.assertNotIn("note: ", self.plan(0, "--plan=auto", profile, elsewhere, "--precision=" + timed))
         self.assertIn("note: times without a profile are of precision FP32, and the table of BF16",
-                      self.plan(0, "--plan=auto", "--precision=BF16"))
+                      self.plan(0, "--plan=auto", elsewhere, "--precision=BF16"))
 
     def test_bfloat16_on_the_wire(self):
         self.make_job(iterations=5, hidden=20000)

@@ -65,6 +65,8 @@ class PrecisionTest(cluster.JobTest):
             net = self.path("net.prototxt")
             for tool, flags, text in (
                     ("hproute", ["--check", table], 'node "conv0" ' + CANNOT),
+                    ("hproute", ["--solver=" + self.path("solver.prototxt"), "--precision=BF16", "--hosts=127.0.0.1",
+                                 "--out=" + self.path("planned.prototxt")], CANNOT),
                     ("hproute", ["--solver=" + self.path("solver.prototxt"), "--precision=BF16",
                                  "--profile=" + self.path("x.profile")], "device \"cpu\" can't compute with precision: BF16: the proc"),
                     ("hptime", ["--model=" + net, "--precision=BF16"], "device \"cpu\" can't compute with precision: BF16: the proc")):
