@@ -1,5 +1,7 @@
 #include "proto/caffe_types.h"
 
+#include "base/format.h"
+
 namespace hp {
 namespace {
 
@@ -134,6 +136,10 @@ std::string DescribeForkType(const ForkType& type) {
   const std::string text =
       std::string("type ") + type.name + " is no layer of Caffe's but of a fork, and hpnode does not support it";
   return type.instead == nullptr ? text : text + "; expected " + type.instead;
+}
+
+std::string DescribeStrangeType(const std::string& name) {
+  return "type " + Printable(name) + " is no layer of Caffe's, and hpnode does not support it";
 }
 
 }  // namespace hp

@@ -30,5 +30,7 @@ const ForkType* FindForkType(const std::string& name);
 const ForkType* FindForkField(const std::string& field);
 /// "type NAME is no layer of Caffe's but of a fork ...", and what instead.
 std::string DescribeForkType(const ForkType& type);
+/// "type NAME is no layer of Caffe's ...", of one that is neither Caffe's nor a known fork's.
+std::string DescribeStrangeType(const std::string& name);
 
 }  // namespace hp

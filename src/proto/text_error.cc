@@ -126,16 +126,31 @@ std::string StringIn(const Frame& frame, const std::string& name, const std::vec
   return "";
 }
 
-/// Of a field of a layer itself. Nothing: the layer's type is Caffe's, or says nothing.
-std::string FieldOfFork(const std::string& field, const std::string& type) {
+/// Of a layer. Nothing: its type is Caffe's, or says nothing.
+std::string TypeOfFork(const std::string& type) {
   if (const ForkType* fork = FindForkType(type)) return DescribeForkType(*fork);
-  if (const ForkType* fork = FindForkField(field)) return DescribeForkType(*fork);
   if (type.empty() || FindCaffeType(type) != nullptr) return "";
-  return "type " + Printable(type) + " is no layer of Caffe's, and hpnode does not support it";
+  return DescribeStrangeType(type);
+}
+
+/// Of a field of a layer itself; likewise.
+std::string FieldOfFork(const std::string& field, const std::string& type) {
+  const ForkType* fork = FindForkType(type) == nullptr ? FindForkField(field) : nullptr;
+  return fork != nullptr ? DescribeForkType(*fork) : TypeOfFork(type);
 }
 
 bool IsLayer(const Descriptor* type) {
   return type == caffe::LayerParameter::descriptor() || type == caffe::V1LayerParameter::descriptor();
+}
+
+/// Of a field within a layer's parameters: that the layer is a fork's, which may have added the field. Nothing: it is
+/// in no layer, or as for TypeOfFork.
+std::string LayerOfFork(const std::vector<Frame>& frames, const std::vector<Tokenizer::Token>& tokens) {
+  const auto layer = std::find_if(frames.rbegin(), frames.rend(), [](const Frame& f) { return IsLayer(f.type); });
+  if (layer == frames.rend()) return "";
+  const std::string fork = TypeOfFork(StringIn(*layer, "type", tokens));
+  if (fork.empty()) return "";
+  return Format(" in layer \"%s\": %s", Printable(StringIn(*layer, "name", tokens)).c_str(), fork.c_str());
 }
 
 std::string UnknownField(const std::string& name, const std::vector<Frame>& frames,
@@ -149,6 +164,8 @@ std::string UnknownField(const std::string& name, const std::vector<Frame>& fram
     if (!layer.empty()) field += Format(" of layer \"%s\"", Printable(layer).c_str());
     if (const std::string fork = FieldOfFork(name, layer_type); !fork.empty()) return field + ": " + fork;
     if (!layer_type.empty()) field += Format(" of type %s", layer_type.c_str());
+  } else if (const std::string fork = LayerOfFork(frames, tokens); !fork.empty()) {
+    return field + fork;
   }
   const std::string block = frames.size() > 1 ? "\"" + frames[frames.size() - 2].field + "\"" : type->name();
   const std::string nearest = NearestName(name, FieldNames(*type));

@@ -124,17 +124,15 @@ std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
     return caffe->reason == nullptr ? known : known + ": " + caffe->reason;
   }
   if (const ForkType* fork = FindForkType(name)) return DescribeForkType(*fork);
-  std::vector<std::string> all, near;
+  std::vector<std::string> near;
   for (const LayerType& type : types_) {
-    all.push_back(type.name);
     if (IsNear(name, type.name)) near.push_back(type.name);
   }
   // Caffe's names differ in case from what one expects; then no other is meant.
   for (const LayerType& type : types_) {
     if (Lower(name) == Lower(type.name)) near = {type.name};
   }
-  const std::string unknown = "unknown type \"" + name + "\"";
-  return near.empty() ? unknown + "; expected one of " + Join(all) : unknown + "; did you mean " + Join(near) + "?";
+  return near.empty() ? DescribeStrangeType(name) : "unknown type \"" + name + "\"; did you mean " + Join(near) + "?";
 }
 
 }  // namespace hp

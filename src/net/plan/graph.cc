@@ -4,6 +4,8 @@
 // (graph_gradients.cc).
 #include "net/plan/graph.h"
 
+#include "base/format.h"
+#include "base/words.h"
 #include "net/plan/held_parameters.h"
 #include "proto/net_filter.h"
 
@@ -42,6 +44,24 @@ std::vector<ParamSpec> GraphLayer::Params(const std::vector<Shape>& in) const {
   }
   return specs;
 }
+
+namespace {
+
+/// Of the first layer that makes `top` and is not in `phase`: that its rules leave it out. Nothing: there is none.
+std::string LeftOut(const caffe::NetParameter& net, Phase phase, const std::string& top) {
+  const auto makes = [&](const caffe::LayerParameter& layer) {
+    const bool has = std::find(layer.top().begin(), layer.top().end(), top) != layer.top().end();
+    return has && !LayerIsIn(layer, StateOf(net, phase));
+  };
+  const auto layer = std::find_if(net.layer().begin(), net.layer().end(), makes);
+  if (layer == net.layer().end()) return "";
+  const std::vector<std::string> stages(net.state().stage().begin(), net.state().stage().end());
+  return Format("; layer \"%s\" makes it, but its include and exclude rules leave it out in phase %s, level %d, %s",
+                layer->name().c_str(), phase.name().c_str(), net.state().level(),
+                stages.empty() ? "no stage" : ("stage " + Join(stages)).c_str());
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net, Phase phase,
                                                      const LayerTypes& types, const GraphCuts& cuts) {
@@ -143,8 +163,8 @@ int* NetGraph::Latest(const std::string& name) {
 StatusOr<int> NetGraph::Bottom(const LayerTraits& traits, const std::string& name) {
   const int* const latest = Latest(name);
   if (latest != nullptr) return *latest;
-  return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer", traits.name().c_str(),
-                         name.c_str());
+  return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer%s", traits.name().c_str(),
+                         name.c_str(), LeftOut(*net_, phase_, name).c_str());
 }
 
 // What comes from outside the group of a layer comes through a scatter.

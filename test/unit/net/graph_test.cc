@@ -188,6 +188,18 @@ TEST(Graph, ASilenceIsNoEntryAndNoConsumer) {
             "layer \"t\": bottom \"nothing\" is not produced by any earlier layer");
 }
 
+TEST(Graph, BottomsOfLayersThatAreLeftOut) {
+  const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'conv' top: 'conv' }\n";
+  std::string conv = kConv;
+  conv.insert(conv.find("name:"), "include { stage: 'deep' not_stage: 'old' } ");
+  const std::string said =
+      "layer \"r\": bottom \"conv\" is not produced by any earlier layer; layer \"conv\" makes it, "
+      "but its include and exclude rules leave it out in phase TRAIN, level ";
+  EXPECT_EQ(ErrorOf(kData + conv + relu), said + "0, no stage");
+  EXPECT_EQ(ErrorOf("state { level: 2 stage: 'deep' stage: 'old' }\n" + (kData + conv + relu)),
+            said + "2, stage deep, old");
+}
+
 /// It is the layer that reads it, under its name.
 TEST(Graph, AParameterIsHeldByItsReader) {
   const std::string parameter = "layer { name: 'p' type: 'Parameter' top: 'q' parameter_param { shape { dim: 6 } } }\n";

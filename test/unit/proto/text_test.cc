@@ -59,6 +59,9 @@ TEST(TextTest, FieldsOfForksNameLayerAndType) {
       NetError("layer { name: 'b' type: 'Mine' mine_param { x: 1 } }"),
       "net.prototxt:1:32: unknown field \"mine_param\" of layer \"b\": type Mine is no layer of Caffe's, and hpnode "
       "does not support it");
+  EXPECT_EQ(NetError("layer { name: 'n' type: 'NdConvolution' convolution_param { kernel_shape { dim: 3 } } }"),
+            "net.prototxt:1:61: unknown field \"kernel_shape\" in layer \"n\": type NdConvolution is no layer of "
+            "Caffe's, and hpnode does not support it");
   EXPECT_EQ(NetError("layer { name: 'c' type: 'Convolution' convolution_parm { } }"),
             "net.prototxt:1:39: unknown field \"convolution_parm\" of layer \"c\" of type Convolution (did you mean "
             "\"convolution_param\"?); expected a field of \"layer\"");
