@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace hp {
 
@@ -375,8 +376,18 @@ bool NodeNetBuilder::IsSum(const NetStep& step) const {
   return step.layer_index >= 0 && graph_.layers()[step.layer_index].piece == GraphLayer::kSum;
 }
 
+// Whether all inputs get the gradient of output 0, which lies in memory just as theirs.
+bool NodeNetBuilder::PassesGradient(int index) const {
+  const NetStep& step = net_->steps_[index];
+  if (info_[index].kind != StepInfo::kLayer || !step.layer->passes_gradient()) return false;
+  const TensorDesc& desc = net_->tensors_[step.out[0]].desc;
+  return std::all_of(step.in.begin(), step.in.end(), [&](int in) { return net_->tensors_[in].desc == desc; });
+}
+
+// A gradient that several tensors share is not overwritten: steps that come later in the backward pass read it, too.
 void NodeNetBuilder::AssignGradients() {
   auto& tensors = net_->tensors_;
+  std::set<int> shared;  // buffers
   for (int s = static_cast<int>(net_->steps_.size()) - 1; s >= 0; --s) {
     NetStep& step = net_->steps_[s];
     StepInfo& info = info_[s];
@@ -393,19 +404,23 @@ void NodeNetBuilder::AssignGradients() {
     } else {
       for (int out : step.out) step.out_gradient.push_back(tensors[out].gradient);
     }
+    const bool view = alias && (info.kind == StepInfo::kExport || !step.forward);
+    if (alias && !view && shared.contains(step.out_gradient[0])) alias = false;
+    const bool passes = PassesGradient(s) && step.out_gradient[0] >= 0;
+    const bool sum = passes || IsSum(step);  // the gradient of every addend is the sum's
     for (size_t i = 0; i < step.in.size(); ++i) {
       if (!info.wants[i]) {
         step.in_gradient.push_back(-1);
         continue;
       }
-      const bool shares = (alias && i == 0) || IsSum(step);  // the gradient of every addend is the sum's
+      const bool shares = (alias && i == 0) || sum;
       const int buffer =
           shares && step.out_gradient[0] >= 0 ? step.out_gradient[0] : AddBuffer(tensors[step.in[i]].desc.bytes());
       tensors[step.in[i]].gradient = buffer;
       step.in_gradient.push_back(buffer);
     }
-    const bool view = alias && (info.kind == StepInfo::kExport || !step.forward);
-    if (view) step.backward = false;
+    if (sum && std::count(info.wants.begin(), info.wants.end(), true) > 1) shared.insert(step.out_gradient[0]);
+    if (view || passes) step.backward = false;
   }
 }
 

@@ -63,6 +63,7 @@ class NodeNetBuilder {
   Status AddExport(int edge, int source, const std::vector<EdgePiece>& pieces);
   Status AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces);
   bool IsSum(const NetStep& step) const;
+  bool PassesGradient(int step) const;
   int GradientOf(const EdgePiece& piece, int edge, int tensor);
   StatusOr<std::unique_ptr<Op>> MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in);
 

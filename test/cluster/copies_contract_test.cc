@@ -45,5 +45,50 @@ TEST_F(ContractTest, SlicesCropsTilesAndReshapes) {
   Check(SolverOf(Layers(), ""), {inside, Split({{"ip2", SplitConfig::INPUTS}}, inside), across});
 }
 
+std::string Convolution(const std::string& name, const std::string& bottom) {
+  return "layer { name: '" + name + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + name +
+         "' convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: 'xavier' } } }\n";
+}
+
+std::string Relu(const std::string& blob) {
+  return "layer { name: '" + blob + "/relu' type: 'ReLU' bottom: '" + blob + "' top: '" + blob + "' }\n";
+}
+
+/// Of `plain`, or with factors that the layer behind it takes back; of which no bit is rounded off.
+std::string Sum(const std::string& name, const std::string& a, const std::string& b, bool plain) {
+  const std::string bottoms = " type: 'Eltwise' bottom: '" + a + "' bottom: '" + b + "' ";
+  if (plain) return "layer { name: '" + name + "'" + bottoms + "top: '" + name + "' }\n";
+  return "layer { name: '" + name + "/twice'" + bottoms + "top: '" + name +
+         "/twice' eltwise_param { coeff: 2 coeff: 2 } }\n"
+         "layer { name: '" +
+         name + "' type: 'Power' bottom: '" + name + "/twice' top: '" + name + "' power_param { scale: 0.5 } }\n";
+}
+
+/// Blocks of residual nets. Rectifiers that work in place lie under both bottoms of a sum, under one, and under none;
+/// one sum adds another, and one a blob to itself.
+std::string Residuals(bool plain) {
+  return Convolution("conv1", "data") + Convolution("a", "conv1") + Relu("a") + Convolution("b", "conv1") + Relu("b") +
+         Sum("sum1", "a", "b", plain) + Convolution("c", "sum1") + Sum("sum2", "sum1", "c", plain) +
+         Sum("sum3", "sum2", "conv1", plain) + Relu("sum3") + Sum("sum4", "sum3", "sum3", plain) +
+         Product("ip1", "sum4", 30) + Product("ip2", "ip1", 30) + Relu("ip2") + Sum("sum5", "ip1", "ip2", plain) +
+         Product("ip3", "sum5", 5) +
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip3' bottom: 'label' top: 'loss' }\n";
+}
+
+/// Bottoms of a plain sum have its gradient's memory, which no step may overwrite while others read it.
+TEST_F(ContractTest, SumsPassTheirGradientsOn) {
+  ClusterSpec inside = Table(2, {2}, 3, 1, false);
+  inside.ends = {"sum4"};
+  ClusterSpec across = Table(2, {3}, 2, 0, false);
+  across.ends = {"sum2"};
+  across.fc_starts = {"sum3"};
+  const std::vector<ClusterSpec> tables = {inside, Split({{"ip2", SplitConfig::INPUTS}}, inside), across};
+  Check(SolverOf(Residuals(true), ""), tables);
+  const ClusterResult passed = TrainCluster(inside, SolverOf(Residuals(true), ""));
+  const ClusterResult computed = TrainCluster(inside, SolverOf(Residuals(false), ""));
+  ASSERT_TRUE(passed.status.ok() && computed.status.ok()) << passed.status << computed.status;
+  EXPECT_EQ(passed.params, computed.params);
+}
+
 }  // namespace
 }  // namespace hp::test

@@ -2,6 +2,8 @@
 #include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
+#include <algorithm>
+
 namespace hp {
 namespace {
 
@@ -25,6 +27,13 @@ StatusOr<std::vector<Shape>> EltwiseShapes(const caffe::LayerParameter& param, c
   return std::vector<Shape>{in[0]};
 }
 
+bool IsPlainSum(const caffe::LayerParameter& param) {
+  const caffe::EltwiseParameter& eltwise = param.eltwise_param();
+  const auto& coeff = eltwise.coeff();
+  return eltwise.operation() == caffe::EltwiseParameter::SUM &&
+         std::all_of(coeff.begin(), coeff.end(), [](float factor) { return factor == 1; });
+}
+
 }  // namespace
 
 LayerType EltwiseType() {
@@ -33,7 +42,8 @@ LayerType EltwiseType() {
           .bottoms = {2, kAnyNumber},
           .channel_use = ChannelUse::kElementwise,
           .check = CheckEltwise,
-          .output_shapes = EltwiseShapes};
+          .output_shapes = EltwiseShapes,
+          .passes_gradient = IsPlainSum};
 }
 
 }  // namespace hp

@@ -94,6 +94,9 @@ bool LayerTraits::allows_in_place() const { return type_->in_place; }
 bool LayerTraits::gradient_reads_input() const {
   return type_->gradient_reads_input != nullptr && type_->gradient_reads_input(*param_);
 }
+bool LayerTraits::passes_gradient() const {
+  return type_->passes_gradient != nullptr && type_->passes_gradient(*param_);
+}
 bool LayerTraits::has_gradient() const { return type_->has_gradient; }
 bool LayerTraits::propagates() const { return type_->propagates; }
 bool LayerTraits::discards() const { return type_->discards; }

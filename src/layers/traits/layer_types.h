@@ -88,6 +88,8 @@ struct LayerType {
   std::optional<ClassSplit> (*class_split)(Parameter) = nullptr;
   /// LayerTraits::gradient_reads_input; null: false. Only asked where in_place is true.
   bool (*gradient_reads_input)(Parameter) = nullptr;
+  /// LayerTraits::passes_gradient; null: false.
+  bool (*passes_gradient)(Parameter) = nullptr;
   /// LayerTraits::batch_size; only for sources. Null: -1.
   int64_t (*batch_size)(Parameter) = nullptr;
   /// LayerTraits::needs_batch_labels; null: false.

@@ -246,6 +246,26 @@ TEST(NodeNet, ParametersLieOnceWhateverTheSplits) {
   }
 }
 
+/// A plain sum has no backward pass: its bottoms' gradients are its own.
+TEST(NodeNet, PlainSumsShareTheirGradient) {
+  for (const std::string fields : {"", "eltwise_param { coeff: 1 coeff: -1 }"}) {
+    std::string net = SmallNet();
+    const std::string read = "bottom: 'ip2' top: 'ip3'";
+    net.replace(net.find(read), read.size(), "bottom: 'sum' top: 'ip3'");
+    net.insert(
+        net.find("layer { name: 'ip3'"),
+        "layer { name: 'up' type: 'InnerProduct' bottom: 'ip2' top: 'up' inner_product_param { num_output: 30 } }\n"
+        "layer { name: 'sum' type: 'Eltwise' bottom: 'ip2' bottom: 'up' top: 'sum' " +
+            fields + " }\n");
+    const auto node = PlacedNet(net, Layout(1, {}, {}, 10)).MakeNet(0, 0, kRows);
+    for (const NetStep& step : node->steps()) {
+      if (step.name != "sum") continue;
+      EXPECT_EQ(step.backward, !fields.empty());
+      EXPECT_EQ(step.in_gradient[0] == step.in_gradient[1], fields.empty());
+    }
+  }
+}
+
 TEST(NodeNet, FrozenConvLayersHaveNoBackward) {
   const PlacedNet net(SmallNet(true), Layout(2, {2}, {kIp1}));
   const auto conv = net.MakeNet(0, 0, kRows);
