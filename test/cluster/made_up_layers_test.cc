@@ -219,7 +219,7 @@ TEST_F(MadeUpLayers, WithoutTheirRowsTheyAreUnknown) {
   ClusterSpec spec = Spec(1, {});
   spec.layer_types = &LayerTypes::BuiltIn();
   EXPECT_THAT(TrainCluster(spec, solver_).status.message(),
-              testing::HasSubstr("layer \"gain\": unknown type \"Gain\""));
+              testing::HasSubstr("layer \"gain\": type Gain is no layer of Caffe's"));
 }
 
 }  // namespace
