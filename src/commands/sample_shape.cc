@@ -99,6 +99,9 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const InputOptions& inputs) {
   if (!said.empty()) {
+    for (const Phase phase : PhasesWith(solver.test_iter_size())) {
+      HP_RETURN_IF_ERROR(Input::CheckReads(net, phase, LayerTypes::BuiltIn()));
+    }
     SampleShapes given;
     std::istringstream texts(said);
     for (std::string text; std::getline(texts, text, ':');) {

@@ -38,30 +38,37 @@ std::map<int, std::vector<int64_t>> ClassesOf(const caffe::NetParameter& net, in
 
 }  // namespace
 
+Status Input::CheckReads(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
+  HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
+  const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
+  // Also those of Caffe's types that are not supported, which say why.
+  for (const SourceTop& top : tops) HP_RETURN_IF_ERROR(LayerTraits::Create(net.layer(top.layer), types).status());
+  const std::vector<int> layers = LayersOf(net, phase);
+  if (std::any_of(layers.begin(), layers.end(), [&](int layer) { return types.IsDataset(net.layer(layer)); })) {
+    return OkStatus();
+  }
+  if (!tops.empty()) {
+    return InvalidArgument(
+        "layer \"%s\": an Input layer, whose blobs a program fills, in phase %s; expected a layer that reads records "
+        "(Data, ImageData, HDF5Data, DummyData)",
+        net.layer(tops[0].layer).name().c_str(), phase.name().c_str());
+  }
+  return InvalidArgument(
+      "net \"%s\" has no layer that reads records in phase %s; expected a Data, ImageData, "
+      "HDF5Data or DummyData",
+      net.name().c_str(), phase.name().c_str());
+}
+
 StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Phase phase, const LayerTypes& types,
                                              const InputOptions& options) {
   std::unique_ptr<Input> input(new Input);
   input->train_ = phase.train();
   input->max_bad_records_ = options.max_bad_records;
-  HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
+  HP_RETURN_IF_ERROR(CheckReads(net, phase, types));
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
-  // Also those of Caffe's types that are not supported, which say why.
-  for (const SourceTop& top : tops) HP_RETURN_IF_ERROR(LayerTraits::Create(net.layer(top.layer), types).status());
   for (const int layer : LayersOf(net, phase)) {
     if (!types.IsDataset(net.layer(layer))) continue;
     HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), ClassesOf(net, layer, phase, types), options));
-  }
-  if (input->sources_.empty()) {
-    if (!tops.empty()) {
-      return InvalidArgument(
-          "layer \"%s\": an Input layer, whose blobs a program fills, in phase %s; expected a layer that reads records "
-          "(Data, ImageData, HDF5Data, DummyData)",
-          net.layer(tops[0].layer).name().c_str(), phase.name().c_str());
-    }
-    return InvalidArgument(
-        "net \"%s\" has no layer that reads records in phase %s; expected a Data, ImageData, "
-        "HDF5Data or DummyData",
-        net.name().c_str(), phase.name().c_str());
   }
   HP_RETURN_IF_ERROR(input->LayOut(tops));
   return input;

@@ -47,11 +47,14 @@ class Input {
     std::function<void(const Status&)> on_error;
   };
 
+  /// Whether a net, whatever its records are, is one that training or a test can read: its sources fit together
+  /// (CheckSources), and one of them reads records. @param net, phase as Open's. @return kInvalidArgument: it is not.
+  static Status CheckReads(const caffe::NetParameter& net, Phase phase, const LayerTypes& types);
   /// Opens what the layers of a phase read their records from (OpenDatasetOf, or DummyDataset) and finds their numbers;
   /// of a database by a scan if no index is cached.
   /// @param net unfiltered. @param phase decides between random and centre crops, and which ids there are.
   /// @return kNotFound: no database, list, image or mean file there; kDataLoss: a file of it is corrupt;
-  /// kInvalidArgument: a layer contradicts itself or the first record, or none reads records.
+  /// kInvalidArgument: a layer contradicts itself or the first record, or as CheckReads.
   static StatusOr<std::unique_ptr<Input>> Open(const caffe::NetParameter& net, Phase phase, const LayerTypes& types,
                                                const InputOptions& options);
   ~Input();  ///< Stops.

@@ -444,6 +444,11 @@ layer { name: "accuracy" """
         self.make_job(iterations=20, net=net_with([given, ""]))
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.refused(r'net\.prototxt:\d+: layer "in": an Input layer, whose blobs a program fills, in phase TRAIN; expected')
+        for flags in (["--check", self.path("table.prototxt")], ["--solver=" + self.path("solver.prototxt")],
+                      ["--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=0", "--hosts=127.0.0.1", "--out=" + self.path("no.prototxt")]):
+            status, text = cluster.run_tool("hproute", *flags, "--sample=1,12,12", "--cache_dir=none")
+            self.assertEqual(status, 2, text)
+            self.assertIn('layer "in": an Input layer, whose blobs a program fills, in phase TRAIN', text)
         memory = 'layer { name: "more" type: "MemoryData" top: "x" top: "y" memory_data_param { batch_size: 12 channels: 1 height: 2 width: 2 } }'
         for layers in (memory, memory.replace('"x" top: "y"', '"data" top: "label"')):
             sources = [DummyDataTest.LAYER % ("TRAIN", 3.9) + layers if '"x"' in layers else layers, ""]
