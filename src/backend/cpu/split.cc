@@ -38,14 +38,8 @@ class SplitOp final : public Op {
     if (parts.empty()) return Zero(args.d_in[0].desc, to);
     ForChunks(args.d_in[0].count(), [&](int64_t begin, int64_t end) {
       ForRuns<T>(begin, end, to, [&](int64_t first, int64_t count, float* sum) {
-        const T* const a = parts[0] + first;
-        const T* const b = parts.size() > 1 ? parts[1] + first : nullptr;
-        if (b != nullptr) {
-          for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
-        } else {
-          for (int64_t i = 0; i < count; ++i) sum[i] = a[i];
-        }
-        for (size_t part = 2; part < parts.size(); ++part) {
+        for (int64_t i = 0; i < count; ++i) sum[i] = parts[0][first + i];
+        for (size_t part = 1; part < parts.size(); ++part) {
           const T* const from = parts[part] + first;
           for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
         }
