@@ -135,7 +135,8 @@ std::string TypeOfFork(const std::string& type) {
 
 /// Of a field of a layer itself; likewise.
 std::string FieldOfFork(const std::string& field, const std::string& type) {
-  const ForkType* fork = FindForkType(type) == nullptr ? FindForkField(field) : nullptr;
+  if (FindForkType(type) != nullptr) return TypeOfFork(type);
+  const ForkType* fork = FindForkField(field);
   return fork != nullptr ? DescribeForkType(*fork) : TypeOfFork(type);
 }
 
@@ -150,7 +151,8 @@ std::string LayerOfFork(const std::vector<Frame>& frames, const std::vector<Toke
   if (layer == frames.rend()) return "";
   const std::string fork = TypeOfFork(StringIn(*layer, "type", tokens));
   if (fork.empty()) return "";
-  return Format(" in layer \"%s\": %s", Printable(StringIn(*layer, "name", tokens)).c_str(), fork.c_str());
+  const std::string name = StringIn(*layer, "name", tokens);
+  return (name.empty() ? "" : Format(" in layer \"%s\"", Printable(name).c_str())) + ": " + fork;
 }
 
 std::string UnknownField(const std::string& name, const std::vector<Frame>& frames,

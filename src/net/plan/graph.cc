@@ -56,9 +56,10 @@ std::string LeftOut(const caffe::NetParameter& net, Phase phase, const std::stri
   const auto layer = std::find_if(net.layer().begin(), net.layer().end(), makes);
   if (layer == net.layer().end()) return "";
   const std::vector<std::string> stages(net.state().stage().begin(), net.state().stage().end());
-  return Format("; layer \"%s\" makes it, but its include and exclude rules leave it out in phase %s, level %d, %s",
-                layer->name().c_str(), phase.name().c_str(), net.state().level(),
-                stages.empty() ? "no stage" : ("stage " + Join(stages)).c_str());
+  return Format(
+      "; layer \"%s\" makes it, but its include and exclude rules leave it out in phase %s with level %d and %s",
+      layer->name().c_str(), phase.name().c_str(), net.state().level(),
+      stages.empty() ? "no stage" : ("stages " + Join(stages)).c_str());
 }
 
 }  // namespace

@@ -194,10 +194,10 @@ TEST(Graph, BottomsOfLayersThatAreLeftOut) {
   conv.insert(conv.find("name:"), "include { stage: 'deep' not_stage: 'old' } ");
   const std::string said =
       "layer \"r\": bottom \"conv\" is not produced by any earlier layer; layer \"conv\" makes it, "
-      "but its include and exclude rules leave it out in phase TRAIN, level ";
-  EXPECT_EQ(ErrorOf(kData + conv + relu), said + "0, no stage");
+      "but its include and exclude rules leave it out in phase TRAIN with level ";
+  EXPECT_EQ(ErrorOf(kData + conv + relu), said + "0 and no stage");
   EXPECT_EQ(ErrorOf("state { level: 2 stage: 'deep' stage: 'old' }\n" + (kData + conv + relu)),
-            said + "2, stage deep, old");
+            said + "2 and stages deep, old");
 }
 
 /// It is the layer that reads it, under its name.

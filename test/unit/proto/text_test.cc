@@ -62,6 +62,10 @@ TEST(TextTest, FieldsOfForksNameLayerAndType) {
   EXPECT_EQ(NetError("layer { name: 'n' type: 'NdConvolution' convolution_param { kernel_shape { dim: 3 } } }"),
             "net.prototxt:1:61: unknown field \"kernel_shape\" in layer \"n\": type NdConvolution is no layer of "
             "Caffe's, and hpnode does not support it");
+  EXPECT_EQ(
+      NetError("layer { type: 'BN' slice_param { pieces: 3 } }"),
+      "net.prototxt:1:34: unknown field \"pieces\": type BN is no layer of Caffe's but of a fork, and hpnode does "
+      "not support it; expected a BatchNorm, and behind it a Scale with bias_term: true");
   EXPECT_EQ(NetError("layer { name: 'c' type: 'Convolution' convolution_parm { } }"),
             "net.prototxt:1:39: unknown field \"convolution_parm\" of layer \"c\" of type Convolution (did you mean "
             "\"convolution_param\"?); expected a field of \"layer\"");
