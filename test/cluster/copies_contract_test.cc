@@ -54,7 +54,8 @@ std::string Relu(const std::string& blob) {
   return "layer { name: '" + blob + "/relu' type: 'ReLU' bottom: '" + blob + "' top: '" + blob + "' }\n";
 }
 
-/// Of `plain`, or with factors that the layer behind it takes back; of which no bit is rounded off.
+/// The sum of two blobs. Not `plain`: with factors that the layer behind it takes back, all powers of two, so that the
+/// values and their gradients are the same bits.
 std::string Sum(const std::string& name, const std::string& a, const std::string& b, bool plain) {
   const std::string bottoms = " type: 'Eltwise' bottom: '" + a + "' bottom: '" + b + "' ";
   if (plain) return "layer { name: '" + name + "'" + bottoms + "top: '" + name + "' }\n";

@@ -132,7 +132,8 @@ class LayerTraits {
   /// Only where it may work in place: whether the gradient is computed from bottom 0, which a training then keeps, and
   /// top 0 has memory of its own. For estimates; what an op says of itself counts (Op::backward_reads_input).
   bool gradient_reads_input() const;
-  /// Whether the gradient of each bottom is that of top 0, as it is: then all share its memory, and no op runs.
+  /// Whether the gradient of each bottom is that of top 0, as it is. Where all lie in memory alike they share it, and
+  /// no op runs.
   bool passes_gradient() const;
   /// Whether gradients go through it. If not (Threshold), what is below it learns nothing from what is above.
   bool has_gradient() const;

@@ -258,11 +258,11 @@ TEST(NodeNet, PlainSumsShareTheirGradient) {
         "layer { name: 'sum' type: 'Eltwise' bottom: 'ip2' bottom: 'up' top: 'sum' " +
             fields + " }\n");
     const auto node = PlacedNet(net, Layout(1, {}, {}, 10)).MakeNet(0, 0, kRows);
-    for (const NetStep& step : node->steps()) {
-      if (step.name != "sum") continue;
-      EXPECT_EQ(step.backward, !fields.empty());
-      EXPECT_EQ(step.in_gradient[0] == step.in_gradient[1], fields.empty());
-    }
+    const auto sum = std::find_if(node->steps().begin(), node->steps().end(),
+                                  [](const NetStep& step) { return step.name == "sum"; });
+    ASSERT_NE(sum, node->steps().end());
+    EXPECT_EQ(sum->backward, !fields.empty());
+    EXPECT_EQ(sum->in_gradient[0] == sum->in_gradient[1], fields.empty());
   }
 }
 
