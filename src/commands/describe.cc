@@ -141,7 +141,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   const auto shared = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, shared));
-  HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, solver, net, inputs));
+  HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, table.solver_path(), solver, net, inputs));
   const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(table.config().precision()));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
                       PlanJob(table, table.solver_path(), solver, shared, std::move(samples)));

@@ -76,7 +76,7 @@ StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::strin
 }
 
 Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, MadeTable* made) {
-  StatusOr<SampleShapes> samples = SampleShapesOf(sample, made->solver, *made->net, inputs);
+  StatusOr<SampleShapes> samples = SampleShapesOf(sample, made->solver_path, made->solver, *made->net, inputs);
   if (samples.status().code() == StatusCode::kNotFound) {
     made->warnings.push_back("whether layers fit is not checked: " + samples.status().message());
     return OkStatus();

@@ -9,11 +9,9 @@
 #include "commands/profile_net.h"
 #include "commands/sample_shape.h"
 #include "commands/simulate.h"
-#include "proto/place.h"
 #include "proto/solver_type.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
-#include "solvers/check.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -41,11 +39,11 @@ struct PlanFiles {
 StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   PlanFiles files;
   HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(flags.solver));
-  HP_RETURN_IF_ERROR(AtFields(CheckSolver(files.solver), flags.solver));
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files.solver));
   files.net = std::make_shared<const caffe::NetParameter>(std::move(net));
-  HP_RETURN_IF_ERROR(NetGraph::Create(files.net, caffe::TRAIN).status());
-  HP_ASSIGN_OR_RETURN(files.samples, SampleShapesOf(flags.sample, files.solver, *files.net, flags.inputs));
+  HP_RETURN_IF_ERROR(CheckBuildable(flags.solver, files.solver, files.net));
+  HP_ASSIGN_OR_RETURN(files.samples,
+                      SampleShapesOf(flags.sample, flags.solver, files.solver, *files.net, flags.inputs));
   return files;
 }
 

@@ -3,6 +3,7 @@
 #include "input/inputs.h"
 #include "layers/traits/source_tops.h"
 #include "net/plan/graph.h"
+#include "proto/place.h"
 
 #include <charconv>
 #include <memory>
@@ -96,11 +97,12 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
   return shapes;
 }
 
-StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
-                                      const caffe::NetParameter& net, const InputOptions& inputs) {
+StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const std::string& solver_path,
+                                      const caffe::SolverParameter& solver, const caffe::NetParameter& net,
+                                      const InputOptions& inputs) {
   if (!said.empty()) {
     for (const Phase phase : PhasesWith(solver.test_iter_size())) {
-      HP_RETURN_IF_ERROR(Input::CheckReads(net, phase, LayerTypes::BuiltIn()));
+      HP_RETURN_IF_ERROR(AtLayer(Input::CheckReads(net, phase, LayerTypes::BuiltIn()), solver, solver_path));
     }
     SampleShapes given;
     std::istringstream texts(said);
@@ -116,7 +118,7 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
         said.c_str(), given.size(), phases);
   }
   StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, inputs);
-  return shapes.ok() ? shapes : WithWayOut(shapes.status());
+  return shapes.ok() ? shapes : WithWayOut(AtLayer(shapes.status(), solver, solver_path));
 }
 
 StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,

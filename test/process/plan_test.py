@@ -250,6 +250,16 @@ class PlanTest(cluster.JobTest):
         self.assertIn("--split does not go with --plan", self.plan(2, "--plan=auto", "--split=ip1:INPUTS"))
         self.assertIn("--conv does not go with --plan", self.plan(2, "--plan=auto", "--conv=2"))
         self.assertIn('--sample is "3,,4"; expected CHANNELS,HEIGHT,WIDTH', self.plan(2, "--sample=3,,4"))
+        self.make_job()
+        self.plan_table()
+        for net, expected in ((cluster.NET.replace('"Pooling"', '"Polling"'), 'layer "pool1": unknown type "Polling"'),
+                              (cluster.NET.replace('bottom: "conv1"', 'bottom: "conv"', 1), 'layer "relu1": bottom "conv" is not')):
+            self.make_job(net=net)
+            for mode in ([], ["--simulate", self.path("table.prototxt")]):
+                solver = [] if mode else ["--solver=" + self.path("solver.prototxt")]
+                status, text = cluster.run_tool("hproute", *mode, *solver, "--cache_dir=none")
+                self.assertEqual(status, 2, text)
+                self.assertRegex(text, r"net\.prototxt:\d+: " + expected)
         self.make_job(net=cluster.NET.replace("%(source)s", "/nowhere"))
         self.assertIn("say the shape of a sample: --sample=", self.plan(2))
         self.assertIn("plan: ", self.plan(0, "--sample=1,12,12"))

@@ -448,7 +448,7 @@ layer { name: "accuracy" """
                       ["--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=0", "--hosts=127.0.0.1", "--out=" + self.path("no.prototxt")]):
             status, text = cluster.run_tool("hproute", *flags, "--sample=1,12,12", "--cache_dir=none")
             self.assertEqual(status, 2, text)
-            self.assertIn('layer "in": an Input layer, whose blobs a program fills, in phase TRAIN', text)
+            self.assertRegex(text, r'net\.prototxt:\d+: layer "in": an Input layer, whose blobs a program fills, in phase TRAIN')
         memory = 'layer { name: "more" type: "MemoryData" top: "x" top: "y" memory_data_param { batch_size: 12 channels: 1 height: 2 width: 2 } }'
         for layers in (memory, memory.replace('"x" top: "y"', '"data" top: "label"')):
             sources = [DummyDataTest.LAYER % ("TRAIN", 3.9) + layers if '"x"' in layers else layers, ""]
