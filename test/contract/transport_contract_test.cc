@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <future>
 #include <set>
@@ -316,10 +315,11 @@ TEST_P(ContractTest, LastSentIsTheTransportsClock) {
     clock_.Advance(50);
     ASSERT_TRUE(node(from)->Send(1 - from, 0, {}).ok());
     node(1 - from).Await(Event::kMessage);
-    // The peer may have the message before the thread that sent it has noted that it has.
-    for (int i = 0; i < 10'000 && node(from)->LastSentNs(1 - from) < now_ns; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    // The peer may have a message before the thread that sent it has noted that; what it noted earlier in the same
+    // tick is no sign. Behind an event of its own it has.
+    std::promise<void> noted;
+    node(from)->Defer([&noted] { noted.set_value(); });
+    noted.get_future().wait();
     EXPECT_EQ(node(from)->LastSentNs(1 - from), now_ns);
   };
   send(1, 1050);  // and whatever it said at the start is noted
