@@ -63,7 +63,7 @@ NodeMemory MemoryOf(const NodeModel& model, int pool_size) {
   memory.pool_size = pool_size;
   memory.versions = model.table().staleness() + 1;
   memory.parameters = ParamStore::BytesFor(model.stored_params(), memory.versions);
-  memory.solver = model.arena_bytes();
+  memory.solver = model.arena_bytes() + model.port_bytes();
   memory.matrices = MatrixBytes(model);
   memory.scratch = model.scratch_bytes();
   memory.packed = PackedBytes(model) * static_cast<size_t>(memory.versions);

@@ -14,7 +14,8 @@ StatusOr<std::unique_ptr<Workspace>> Workspace::Create(const NodeModel& model, i
 }
 
 Status Workspace::Allocate(int pool_size) {
-  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device_, pool_size, model_.arena_bytes()));
+  HP_ASSIGN_OR_RETURN(SolverPool pool,
+                      SolverPool::Create(device_, pool_size, model_.arena_bytes(), model_.port_bytes()));
   pool_ = std::make_unique<SolverPool>(std::move(pool));
   HP_ASSIGN_OR_RETURN(scratch_, device_->Allocate(model_.scratch_bytes() + 64));
   for (size_t row : model_.any_net(caffe::TRAIN).update_row_bytes()) {
@@ -55,6 +56,7 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
   const JobShape& shape = model_.schedule().shape();
   NetRun run;
   run.arena = pool_->arena(solver);
+  run.ports = pool_->ports(solver);
   run.update_matrices = matrix_rows_;
   run.update_row = samples.batch * shape.train_batch + samples.first_row;
   run.scratch = scratch_.data();
@@ -81,6 +83,7 @@ void Workspace::WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
   const NodeNet& net = model_.any_net(caffe::TRAIN);
   NetRun run;
   run.arena = pool_->arena(0);
+  run.ports = pool_->ports(0);
   run.update_matrices = matrix_rows_;
   run.scratch = scratch_.data();
   run.samples = &samples;
@@ -90,7 +93,7 @@ void Workspace::WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
 }
 
 std::vector<std::span<std::byte>> Workspace::shared_memory() const {
-  std::vector<std::span<std::byte>> memory = {pool_->memory()};
+  std::vector<std::span<std::byte>> memory = {pool_->all_ports()};
   for (const Buffer& matrix : matrices_) memory.push_back(matrix.span());
   return memory;
 }

@@ -16,7 +16,8 @@
 namespace hp {
 
 /// The memory that a node's ops work in, on its device:
-///   - an arena for each solver: activations, their gradients, what ops save, and the tensors of peers;
+///   - an arena for each solver: activations, their gradients, and what ops save;
+///   - for each solver the tensors that peers write and read (its ports);
 ///   - a matrix [rows of the update, row] for each tensor that deferred gradients read: micro-batches fill their rows;
 ///   - one scratch area, which only one op uses at a time;
 ///   - the addresses of the parameters' gradients.
@@ -45,7 +46,7 @@ class Workspace {
   void WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
                       const std::function<void(Op&, const OpArgs&)>& use) const;
 
-  /// Memory that the transport writes into and sends from: all arenas as one span, then each matrix.
+  /// Memory that the transport writes into and sends from: all ports as one span, then each matrix.
   std::vector<std::span<std::byte>> shared_memory() const;
 
  private:

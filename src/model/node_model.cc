@@ -40,6 +40,7 @@ Status NodeModel::BuildNets(Phase phase) {
       HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net,
                           NodeNet::Create(job_->node(rank(), phase, variant), context, rows));
       arena_bytes_ = std::max(arena_bytes_, net->arena_bytes());
+      port_bytes_ = std::max(port_bytes_, net->port_bytes());
       scratch_bytes_ = std::max(scratch_bytes_, net->scratch_bytes());
       nets[{variant, rows}] = std::move(net);
     }

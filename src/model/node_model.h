@@ -96,8 +96,10 @@ class NodeModel {
   /// labels. Built anew by each call.
   std::vector<LabelRule> label_rules(Phase phase) const;
 
-  /// Bytes of one solver: the most that any net needs.
+  /// Bytes of one solver's arena: the most that any net needs.
   size_t arena_bytes() const { return arena_bytes_; }
+  /// Bytes of its memory that peers write into and read from: likewise.
+  size_t port_bytes() const { return port_bytes_; }
   /// Bytes of the scratch that all solvers share: likewise.
   size_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -114,7 +116,7 @@ class NodeModel {
   PipelinePlan plan_;       // JobPlan::pipeline, and updates_together by the device
   std::vector<Nets> nets_;  // by Phase
   std::vector<WholeParam> whole_params_;
-  size_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  size_t arena_bytes_ = 0, port_bytes_ = 0, scratch_bytes_ = 0;
 };
 
 }  // namespace hp

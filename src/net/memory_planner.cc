@@ -1,5 +1,7 @@
 // Each step says which buffers it reads and writes forward and backward; the life of a buffer goes from its first use
-// to its last (Use), or is kAlways once it is used in two periods. PlanMemory does the rest. What a backward pass reads
+// to its last (Use), or is kAlways once it is used in two periods. PlanMemory does the rest. Buffers of ports leave the
+// arena (AssignPorts): memory that others reach is registered with network adapters, exported by GPUs, or of small
+// pages, and the less there is of it, the better. What a backward pass reads
 // of its forward pass depends on the op: backward_reads_input, backward_reads_output and its saved bytes.
 #include "net/memory_planner.h"
 
@@ -9,12 +11,25 @@ namespace hp {
 namespace {
 
 constexpr int kUnused = -2;  // a period: no use seen yet
+constexpr size_t kAlignment = 64;
 
 }  // namespace
 
 MemoryPlanner::MemoryPlanner(NodeNet* net) : net_(net) {
+  AssignPorts();
   for (const NetBuffer& buffer : net->buffers_) {
     lives_.push_back({buffer.kind == NetBuffer::kArena ? buffer.bytes : 0, kUnused});
+  }
+}
+
+// A buffer may be of several ports.
+void MemoryPlanner::AssignPorts() {
+  for (const int port : net_->port_buffers_) {
+    NetBuffer& buffer = net_->buffers_[port];
+    if (buffer.kind != NetBuffer::kArena) continue;
+    buffer.kind = NetBuffer::kPorts;
+    buffer.offset = net_->port_bytes_;
+    net_->port_bytes_ += (buffer.bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 }
 
@@ -70,7 +85,6 @@ void MemoryPlanner::AddUses(int index) {
 
 void MemoryPlanner::Plan() {
   for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) AddUses(s);
-  for (int buffer : net_->port_buffers_) UseAlways(buffer);
   for (const NetOutput& output : net_->outputs_) UseAlways(net_->tensors_[output.tensor].value);
   for (int kept : net_->kept_) UseAlways(net_->tensors_[kept].value);
   for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) {

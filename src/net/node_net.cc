@@ -26,6 +26,8 @@ std::span<std::byte> NodeNet::BufferSpan(int index, const NetRun& run) const {
   switch (buffer.kind) {
     case NetBuffer::kArena:
       return {run.arena + buffer.offset, buffer.bytes};
+    case NetBuffer::kPorts:
+      return {run.ports + buffer.offset, buffer.bytes};
     case NetBuffer::kUpdateMatrix:
       return {run.update_matrices[buffer.offset] + run.update_row * (buffer.bytes / rows_), buffer.bytes};
     case NetBuffer::kNowhere:

@@ -27,11 +27,12 @@ struct NetContext {
 
 /// A buffer of one micro-batch: where a tensor's value or gradient lies. Tensors that share memory share a buffer.
 struct NetBuffer {
-  /// In the solver's arena; rows of a matrix that holds a row for each sample of the update; the data reader's memory;
-  /// nowhere: values that are used up block by block within the step that computes them.
-  enum Kind { kArena, kUpdateMatrix, kImages, kNowhere } kind = kArena;
+  /// In the solver's arena; in its memory that peers write into and read from; rows of a matrix that holds a row for
+  /// each sample of the update; the data reader's memory; nowhere: values that are used up block by block within the
+  /// step that computes them.
+  enum Kind { kArena, kPorts, kUpdateMatrix, kImages, kNowhere } kind = kArena;
   size_t bytes = 0;   ///< of all rows of the micro-batch
-  size_t offset = 0;  ///< kArena, kImages: bytes from its begin; kUpdateMatrix: index of the matrix
+  size_t offset = 0;  ///< kUpdateMatrix: index of the matrix; else bytes from the begin of that memory
 };
 
 /// A tensor of the node's net. Several tensors may be one blob: its parts, or copies for several readers.
@@ -85,6 +86,7 @@ using ClassSamples = std::map<int, UpdateSample>;
 /// until the call's work is done.
 struct NetRun {
   std::byte* arena = nullptr;                   ///< arena_bytes(): the solver of the micro-batch
+  std::byte* ports = nullptr;                   ///< port_bytes(): likewise
   std::span<std::byte* const> update_matrices;  ///< the first row of each matrix of update_row_bytes()
   int64_t update_row = 0;                       ///< first row of this micro-batch within the update's matrices
   float* images = nullptr;                      ///< images_bytes(); null where none are read
@@ -105,8 +107,8 @@ struct NetRun {
 ///
 /// Within one micro-batch: Forward of the segments upwards, then Backward of the segments downwards. WeightGradient of
 /// a step that learns and is neither deferred nor in_backward comes at any time after Backward of its segment. All of
-/// them get the same arena. Executor thread only, but for the accessors, BufferSpan and ValueOf. On a device the calls
-/// enqueue their work into Device::kCompute.
+/// them get the same arena and ports. Executor thread only, but for the accessors, BufferSpan and ValueOf. On a device
+/// the calls enqueue their work into Device::kCompute.
 class NodeNet {
  public:
   /// Makes the ops and plans the memory; expensive, since backends may prepare kernels.
@@ -133,6 +135,8 @@ class NodeNet {
   size_t buffer_bytes(int buffer) const { return buffers_[buffer].bytes; }
   /// Bytes of a solver: NetRun::arena.
   size_t arena_bytes() const { return arena_bytes_; }
+  /// Bytes of a solver that peers write into and read from: NetRun::ports.
+  size_t port_bytes() const { return port_bytes_; }
   /// Bytes of NetRun::scratch: the most that any op needs.
   size_t scratch_bytes() const { return scratch_bytes_; }
   /// Bytes of one micro-batch's samples (float32), as SampleShape places them: images, labels where a row has several,
@@ -185,7 +189,7 @@ class NodeNet {
   std::vector<NetOutput> outputs_;
   std::vector<int> kept_;
   std::vector<size_t> update_row_bytes_;
-  size_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  size_t arena_bytes_ = 0, port_bytes_ = 0, scratch_bytes_ = 0;
 };
 
 }  // namespace hp

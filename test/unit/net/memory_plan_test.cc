@@ -58,12 +58,13 @@ TEST(MemoryPlan, RandomLivesNeverMeet) {
   }
 }
 
-/// Follows who wrote which bytes of a solver's arena last, and which step each buffer, through the steps of a
+/// Follows who wrote which bytes of a solver's memory last, and which step each buffer, through the steps of a
 /// micro-batch.
 class ArenaTrace {
  public:
   explicit ArenaTrace(const NodeNet& net) : net_(net) {
     run_.arena = reinterpret_cast<std::byte*>(uintptr_t{1} << 20);
+    run_.ports = reinterpret_cast<std::byte*>(uintptr_t{1} << 39);
     matrices_.assign(net.update_row_bytes().size(), reinterpret_cast<std::byte*>(uintptr_t{1} << 40));
     run_.update_matrices = matrices_;
   }
@@ -253,6 +254,39 @@ TEST(NodeNetMemory, GradientsShareTheMemoryOfActivations) {
     }
   }
   EXPECT_LT(node->arena_bytes(), sum * 8 / 10);
+}
+
+/// What peers reach is registered with adapters and opened by other processes: nothing else lies there.
+TEST(NodeNetMemory, PortsLieApart) {
+  constexpr size_t kPorts = size_t{1} << 39, kMatrices = size_t{1} << 40;
+  const PlacedNet net(SmallNet(), Layout(2, {2}, {3}));
+  for (const int stage : {0, 1}) {
+    const auto node = net.MakeNet(stage, 1, 4);
+    const std::vector<std::byte*> matrices(node->update_row_bytes().size(), reinterpret_cast<std::byte*>(kMatrices));
+    NetRun run;
+    run.ports = reinterpret_cast<std::byte*>(kPorts);
+    run.update_matrices = matrices;
+    const auto begin_of = [&](int buffer) { return reinterpret_cast<size_t>(node->BufferSpan(buffer, run).data()); };
+    std::set<int> ports;
+    std::map<size_t, size_t> spans;  // of ports: begin to end, rounded up to 64
+    for (int port = 0; port < std::ssize(node->plan().ports()); ++port) {
+      const int buffer = node->port_buffer(port);
+      ports.insert(buffer);
+      if (begin_of(buffer) >= kMatrices) continue;
+      spans[begin_of(buffer)] = begin_of(buffer) + (node->BufferSpan(buffer, run).size() + 63) / 64 * 64;
+    }
+    size_t end = kPorts;
+    for (const auto& [first, last] : spans) EXPECT_EQ(first, std::exchange(end, last)) << "one behind the other";
+    EXPECT_EQ(end, kPorts + node->port_bytes());
+    EXPECT_GT(node->port_bytes(), 0u);
+    for (const NetTensor& tensor : node->tensors()) {
+      for (const int buffer : {tensor.value, tensor.gradient}) {
+        if (buffer < 0 || ports.contains(buffer)) continue;
+        EXPECT_TRUE(begin_of(buffer) < kPorts || begin_of(buffer) >= kMatrices) << tensor.name;
+      }
+    }
+  }
+  EXPECT_EQ(PlacedNet(SmallNet(), Layout(1, {}, {})).MakeNet(0, 0, 4)->port_bytes(), 0u);
 }
 
 }  // namespace
