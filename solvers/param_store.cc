@@ -58,13 +58,15 @@ ParamStore::ParamStore(Device* device, std::vector<StoredParam> params, const Ve
 }
 
 ParamStore::ParamStore(std::vector<StoredParam> params) : ParamStore(nullptr, std::move(params), {1, 0}) {
-  const Status status = AllocateOnHost();
+  const Status status = AllocateOnHost(nullptr);
   CHECK(status.ok()) << status;
 }
 
-Status ParamStore::AllocateOnHost() {
+// Replicas sum gradients where they lie.
+Status ParamStore::AllocateOnHost(Device* device) {
   HP_ASSIGN_OR_RETURN(values_, Buffer::Allocate(values_bytes_));
-  HP_ASSIGN_OR_RETURN(gradients_, Buffer::Allocate(gradients_bytes_));
+  HP_ASSIGN_OR_RETURN(
+      gradients_, device == nullptr ? Buffer::Allocate(gradients_bytes_) : device->AllocateShared(gradients_bytes_));
   HP_ASSIGN_OR_RETURN(histories_, Buffer::Allocate(histories_bytes_));
   return OkStatus();
 }
@@ -73,7 +75,7 @@ StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::ve
                                                          const Versions& versions) {
   std::unique_ptr<ParamStore> store(new ParamStore(device->is_host() ? nullptr : device, std::move(params), versions));
   if (device->is_host()) {
-    HP_RETURN_IF_ERROR(store->AllocateOnHost().Prepend("parameters"));
+    HP_RETURN_IF_ERROR(store->AllocateOnHost(device).Prepend("parameters"));
     return store;
   }
   HP_ASSIGN_OR_RETURN(store->values_, device->Allocate(store->values_bytes_));

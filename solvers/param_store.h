@@ -140,7 +140,7 @@ class ParamStore {
   int64_t SlotOf(int i, int64_t version) const { return version % SlotsOf(i); }
   /// A parameter's room in an arena.
   static int64_t Rounded(int64_t count);
-  Status AllocateOnHost();
+  Status AllocateOnHost(Device* device);
   Status Read(std::span<const float> from, std::span<float> to) const;
   Status Write(std::span<float> to, std::span<const float> from);
   static std::span<float> At(const Buffer& arena, int64_t offset, int64_t count) {

@@ -130,7 +130,7 @@ size_t SlotBytes(const DirectPlan& plan) {
 StatusOr<std::unique_ptr<Allreduce>> DirectAllreduce::Create(DirectPlan plan, PeerLinks* links, DoneSink on_done) {
   const size_t bytes = BytesFor(plan);
   std::unique_ptr<DirectAllreduce> sums(new DirectAllreduce(std::move(plan), links, std::move(on_done)));
-  HP_ASSIGN_OR_RETURN(sums->scratch_, Buffer::Allocate(bytes));
+  HP_ASSIGN_OR_RETURN(sums->scratch_, links->Allocate(bytes));
   HP_ASSIGN_OR_RETURN(sums->registered_, links->Register(sums->scratch_.span()));
   return std::unique_ptr<Allreduce>(std::move(sums));
 }

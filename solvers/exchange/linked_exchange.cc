@@ -48,7 +48,7 @@ Status LinkedExchange::Prepare(const MakeSums& make_sums) {
   for (size_t i = 0; i < values_.size(); ++i) {
     const BlockPlan::Collective& collective = plan().collectives()[i];
     if (collective.params.size() == 1) continue;
-    HP_ASSIGN_OR_RETURN(values_[i].bucket, Buffer::Allocate(collective.count * sizeof(float)));
+    HP_ASSIGN_OR_RETURN(values_[i].bucket, links_->Allocate(collective.count * sizeof(float)));
     HP_ASSIGN_OR_RETURN(values_[i].registered, links_->Register(values_[i].bucket.span()));
   }
   return OkStatus();

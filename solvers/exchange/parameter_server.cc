@@ -37,7 +37,7 @@ size_t ParameterServer::BytesFor(const Options& options) {
 StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(Options options, PeerLinks* links,
                                                                    GradientsSink on_gradients) {
   std::unique_ptr<ParameterServer> server(new ParameterServer(std::move(options), links, std::move(on_gradients)));
-  HP_ASSIGN_OR_RETURN(server->places_, Buffer::Allocate(BytesFor(server->options_)));
+  HP_ASSIGN_OR_RETURN(server->places_, links->Allocate(BytesFor(server->options_)));
   std::vector<std::span<std::byte>> memory = {server->places_.span()};
   for (const Param& param : server->options_.params) {
     for (const std::span<float> values : param.values) memory.push_back(std::as_writable_bytes(values));

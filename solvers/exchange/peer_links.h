@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 #include "solvers/exchange/link_place.h"
+#include "tensor/buffer.h"
 
 #include <cstddef>
 #include <memory>
@@ -32,6 +33,9 @@ class PeerLinks {
   virtual ~PeerLinks() = default;
   /// From now on `events` hears of what happens. Once, before any post; it must outlive the last event.
   virtual void Begin(PeerEvents* events) = 0;
+  /// Zeroed memory of the host, for Register: such as peers of this host may copy into, where the node has it.
+  /// @return kResourceExhausted: out of memory.
+  virtual StatusOr<Buffer> Allocate(size_t bytes) { return Buffer::Allocate(bytes); }
   /// Makes host memory usable for places and sources. @return keeps it so until it is destroyed, ahead of the memory.
   /// kFailedPrecondition: it can't be registered.
   virtual StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) = 0;

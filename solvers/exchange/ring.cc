@@ -33,7 +33,7 @@ void AddTo(std::span<float> sum, std::span<const float> arrived) {
 
 StatusOr<std::unique_ptr<Allreduce>> Ring::Create(RingPlan plan, PeerLinks* links, DoneSink on_done) {
   std::unique_ptr<Ring> ring(new Ring(std::move(plan), links, std::move(on_done)));
-  HP_ASSIGN_OR_RETURN(ring->scratch_, Buffer::Allocate(BytesFor(ring->plan_)));
+  HP_ASSIGN_OR_RETURN(ring->scratch_, links->Allocate(BytesFor(ring->plan_)));
   HP_ASSIGN_OR_RETURN(ring->registered_, links->Register(ring->scratch_.span()));
   return std::unique_ptr<Allreduce>(std::move(ring));
 }

@@ -82,6 +82,7 @@ Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Ra
       [&](Rank rank) {
         NodeOptions options = options_for(rank);
         options.transport = network.Create(rank);
+        options.one_process = true;
         return options;
       },
       on_start);

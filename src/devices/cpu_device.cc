@@ -3,6 +3,7 @@
 #include "scheduler/plan/routing_table.h"
 
 #include "devices/devices.h"
+#include "devices/host_copier.h"
 
 namespace hp {
 
@@ -13,6 +14,12 @@ NodeDevice OpenCpu(Precision precision) {
   if (precision != RoutingTableConfig::AUTO) cpu.backend = MakeCpuBackend(ElementOf(precision));
   cpu.lacks_bfloat16 = CpuLacksBFloat16();
   return cpu;
+}
+
+void ShareHostMemory(NodeDevice* cpu) {
+  auto copier = std::make_unique<HostCopier>(ThisPlace());
+  cpu->device = MakeHostDevice([host = copier.get()](size_t bytes) { return host->Allocate(bytes); });
+  cpu->copier = std::move(copier);
 }
 
 std::string DescribeCpu() {

@@ -56,7 +56,7 @@ GpuMath MathOf(Precision precision) {
   return GpuMath::kFloat32;
 }
 
-DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::byte> bytes) {
+DeviceMemory DescribeGpuMemory(Gpu* gpu, const ProcessPlace& place, std::span<std::byte> bytes) {
   DeviceMemory memory;
   memory.bytes = bytes;
   memory.device = gpu->info().index;
@@ -74,7 +74,7 @@ DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::b
 }
 
 StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, const LibraryMaker& make_library, Precision precision,
-                                   const GpuPlace& place) {
+                                   const ProcessPlace& place) {
   Gpu* const raw = gpu.get();
   NodeDevice device;
   device.make_backend = [raw, make_library](Precision decided) -> StatusOr<std::unique_ptr<Backend>> {

@@ -19,13 +19,13 @@ GpuMath MathOf(Precision precision);
 /// Describes memory of `gpu` for a transport: addresses, and functions that export or copy it.
 /// @param gpu must outlive the description and its functions. @param place of the node that has the memory.
 /// @param memory of Gpu::AllocateShared.
-DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
+DeviceMemory DescribeGpuMemory(Gpu* gpu, const ProcessPlace& place, std::span<std::byte> memory);
 
 using LibraryMaker = std::function<StatusOr<std::unique_ptr<GpuLibrary>>(Gpu* gpu, GpuMath math)>;
 
 /// A node's device from its parts, for `precision` as OpenNodeDevice; without `connect`, which needs NCCL.
 /// @return kResourceExhausted: the GPU has no memory for the backend's own.
 StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, const LibraryMaker& make_library, Precision precision,
-                                   const GpuPlace& place = ThisPlace());
+                                   const ProcessPlace& place = ThisPlace());
 
 }  // namespace hp

@@ -54,6 +54,10 @@ StatusOr<NodeDevice> OpenDeviceAlone(const std::string& name, Precision precisio
 /// it (lacks_bfloat16); all else, and with any other precision all, is float32.
 NodeDevice OpenCpu(Precision precision);
 
+/// Lets other nodes of this host copy into memory of AllocateShared: `cpu` gets a new device and a copier.
+/// @param cpu of OpenCpu; nothing was allocated on its device.
+void ShareHostMemory(NodeDevice* cpu);
+
 /// What OpenNodeDevice says of a name that is none (IsDeviceName).
 inline Status NoSuchDeviceName(const std::string& name) {
   return InvalidArgument("device \"%s\"; expected \"cpu\", \"cuda\" or \"cuda:N\"", name.c_str());

@@ -5,15 +5,12 @@
 #include "devices/gpu_copier.h"
 
 #include "base/format.h"
-#include "base/host.h"
 #include "base/mutex.h"
 #include "proto/parse.h"
 #include "proto/wire.pb.h"
 
 #include "devices/cuda_devices.h"
-#include <unistd.h>
 
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -53,17 +50,10 @@ class ExportedMemory {
 
 }  // namespace
 
-// A process's number counts within its container, which its namespace names.
-GpuPlace ThisPlace() {
-  std::error_code ignored;
-  const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", ignored);
-  return {HostId(), space + " " + std::to_string(getpid())};
-}
-
-std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory) {
+std::string GpuHandleOf(Gpu* gpu, const ProcessPlace& place, std::span<std::byte> memory) {
   GpuMemoryHandle handle;
   handle.set_host_id(place.host_id);
-  handle.set_process(place.process);
+  handle.set_process(place.process());
   handle.set_pci_address(gpu->info().pci_address);
   handle.set_bytes(memory.size());
   handle.set_address(reinterpret_cast<uint64_t>(memory.data()));
@@ -78,7 +68,7 @@ std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> me
   return handle.SerializeAsString();
 }
 
-StatusOr<std::unique_ptr<DeviceCopier>> GpuCopier::Create(Gpu* gpu, const GpuPlace& place) {
+StatusOr<std::unique_ptr<DeviceCopier>> GpuCopier::Create(Gpu* gpu, const ProcessPlace& place) {
   std::unique_ptr<GpuCopier> copier(new GpuCopier(gpu, place));
   HP_ASSIGN_OR_RETURN(copier->probe_buffer_, gpu->AllocateShared(kCopyProbeBytes));
   copier->probe_ = DescribeGpuMemory(gpu, place, copier->probe_buffer_.span());
@@ -95,7 +85,7 @@ StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t by
   if (place_.host_id == 0 || handle.host_id() != place_.host_id)
     return FailedPrecondition("they are on different hosts");
   HP_RETURN_IF_ERROR(gpu_->CanReach(Printable(handle.pci_address())));
-  if (handle.process() == place_.process) {
+  if (handle.process() == place_.process()) {
     auto* const memory = reinterpret_cast<std::byte*>(handle.address());
     if (!ExportedMemory::Get()->Has(gpu_, memory, bytes))
       return InvalidArgument("the GPU memory handle names memory that this process has not exported");

@@ -3,6 +3,8 @@
 #include "backend/cuda/gpu.h"
 #include "transport/copy/device_copier.h"
 
+#include "devices/process_place.h"
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,28 +15,19 @@
 
 namespace hp {
 
-/// The host and process that a node runs in. They decide how another node opens memory of its GPU: by its address
-/// within the same process, by CUDA IPC from another one of the same host (CUDA does not open a process's own handles),
-/// not at all from another host.
-struct GpuPlace {
-  uint64_t host_id = 0;  ///< HostId(); 0: unknown, and nobody counts as on the same host
-  std::string process;   ///< differs between all processes of the host, also in containers
-};
-/// Of this process.
-GpuPlace ThisPlace();
-
 /// A handle by which other nodes of the host open memory of `gpu`, for DeviceMemory::export_handle: a serialized
 /// GpuMemoryHandle. Never fails: where CUDA can't export the memory, the handle says why. Until the GPU's GpuCopier is
 /// destroyed, nodes of this process may open it by its address. Any thread.
 /// @param memory of Gpu::AllocateShared.
-std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
+std::string GpuHandleOf(Gpu* gpu, const ProcessPlace& place, std::span<std::byte> memory);
 
-/// Copies from a node's GPU into memory of other GPUs of its host, in the queue Device::kCopyAcross. Contract of the
-/// methods, and threads: DeviceCopier.
+/// Copies from a node's GPU into memory of other GPUs of its host, in the queue Device::kCopyAcross. Memory of the same
+/// process is opened by its address, that of another one by CUDA IPC (CUDA does not open a process's own handles).
+/// Contract of the methods, and threads: DeviceCopier.
 class GpuCopier : public DeviceCopier {
  public:
   /// @param gpu must outlive it. @param place of the node. @return kResourceExhausted: it has no memory for the probe.
-  static StatusOr<std::unique_ptr<DeviceCopier>> Create(Gpu* gpu, const GpuPlace& place);
+  static StatusOr<std::unique_ptr<DeviceCopier>> Create(Gpu* gpu, const ProcessPlace& place);
   /// Memory that GpuHandleOf exported of this GPU can't be opened in this process from here on.
   ~GpuCopier() override;
 
@@ -52,10 +45,10 @@ class GpuCopier : public DeviceCopier {
   Status Wait(Mark mark) override { return gpu_->Wait(mark); }
 
  private:
-  GpuCopier(Gpu* gpu, GpuPlace place) : gpu_(gpu), place_(std::move(place)) {}
+  GpuCopier(Gpu* gpu, ProcessPlace place) : gpu_(gpu), place_(std::move(place)) {}
 
   Gpu* const gpu_;
-  const GpuPlace place_;
+  const ProcessPlace place_;
   Buffer probe_buffer_;            // kCopyProbeBytes of the GPU
   DeviceMemory probe_;             // describes it
   std::multiset<std::byte*> ipc_;  // what is open by IPC, and must be closed; the rest is of this process

@@ -9,6 +9,11 @@ ExchangeLinks::ExchangeLinks(Options options) : options_(std::move(options)) {
   for (size_t i = 0; i < options_.peers.size(); ++i) index_[options_.peers[i]] = static_cast<int>(i);
 }
 
+StatusOr<Buffer> ExchangeLinks::Allocate(size_t bytes) {
+  const bool host = options_.device != nullptr && options_.device->is_host();
+  return host ? options_.device->AllocateShared(bytes) : Buffer::Allocate(bytes);
+}
+
 StatusOr<std::shared_ptr<const void>> ExchangeLinks::Register(std::span<std::byte> memory) {
   HP_ASSIGN_OR_RETURN(std::unique_ptr<MemoryRegion> region, options_.transport->Register(memory));
   return std::shared_ptr<const void>(std::shared_ptr<MemoryRegion>(std::move(region)));

@@ -4,6 +4,7 @@
 #include "base/payload.h"
 #include "scheduler/control/exchange_rules.h"
 #include "solvers/exchange/peer_links.h"
+#include "tensor/device.h"
 #include "transport/transport.h"
 
 #include <cstddef>
@@ -26,6 +27,7 @@ class ExchangeLinks : public PeerLinks {
     std::vector<Rank> peers;             ///< by index of the replica or server
     int granted_stage = 0;               ///< of the places that we grant
     std::vector<ExchangePlaces> places;  ///< of those to whom we write, of one stage: what each grants us
+    Device* device = nullptr;            ///< the node's, for Allocate; null: memory that no peer copies into
   };
   explicit ExchangeLinks(Options options);
 
@@ -35,6 +37,7 @@ class ExchangeLinks : public PeerLinks {
   int written_stage() const { return options_.places.front().stage; }
 
   void Begin(PeerEvents* events) override { events_ = events; }
+  StatusOr<Buffer> Allocate(size_t bytes) override;
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override;
   Status Grant(int peer, const LinkPlace& place, std::span<std::byte> memory) override HP_EXCLUDES(mutex_);
   Status Write(int peer, const LinkPlace& place, const LinkGrant& grant, std::span<const std::byte> source) override

@@ -130,7 +130,8 @@ StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& 
   const RoutingTable& table = options.model->table();
   const int stage = options.part.stage, server_stage = table.stage(stage).served;
   const std::vector<ServedParam>& served = options.model->job().served(stage);
-  ExchangeLinks::Options link{options.transport, table.stage(server_stage).ranks, server_stage, {}};
+  ExchangeLinks::Options link{
+      options.transport, table.stage(server_stage).ranks, server_stage, {}, options.device->device.get()};
   std::vector<ServerClient::Param> params;
   for (const int index : options.params) {
     params.push_back({index, store.gradient(index), VersionsOf(store, index), {}});
@@ -155,7 +156,8 @@ StatusOr<std::unique_ptr<ParameterServer>> MakeParameterServer(const ExchangeOpt
   const RoutingTable& table = options.model->table();
   const int stage = options.part.stage, conv_stage = table.stage(stage).served;
   const std::vector<ServedParam>& served = options.model->job().served(conv_stage);
-  ExchangeLinks::Options link{options.transport, table.stage(conv_stage).ranks, conv_stage, {}};
+  ExchangeLinks::Options link{
+      options.transport, table.stage(conv_stage).ranks, conv_stage, {}, options.device->device.get()};
   for (const Rank replica : link.peers) {
     link.places.push_back({.stage = stage, .granter = replica, .bytes = BytesOfServer(served, options.part.index)});
   }
@@ -172,8 +174,9 @@ StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::uniq
   CHECK(stage.conv && stage.size() > 1) << "stage " << stage.name << " has no replicas that exchange";
   if (options.device->connect && stage.by_nccl) return OverGpus(options, stage.size());
   const BlockPlan::Options cut = CutOf(*options.model, options.part, options.params);
+  Device* const device = options.device->device.get();
   *links = std::make_unique<ExchangeLinks>(
-      ExchangeLinks::Options{options.transport, stage.ranks, options.part.stage, PlacesOf(options, cut)});
+      ExchangeLinks::Options{options.transport, stage.ranks, options.part.stage, PlacesOf(options, cut), device});
   const auto sums = [&](Allreduce::DoneSink on_done) {
     if (Rounds(*options.model)) return DirectAllreduce::Create(DirectPlan(cut), links->get(), std::move(on_done));
     return Ring::Create(RingPlan(cut), links->get(), std::move(on_done));
@@ -183,7 +186,6 @@ StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::uniq
                         LinkedExchange::Create(sums, options.params, links->get(), std::move(callbacks)));
     return ExchangePtr(std::move(exchange));
   };
-  Device* const device = options.device->device.get();
   if (device->is_host()) return linked(options.callbacks);
   return StagedExchange::Create(device, linked, options.callbacks);
 }

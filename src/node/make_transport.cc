@@ -15,6 +15,7 @@ namespace hp {
 namespace {
 
 constexpr auto kNamePause = std::chrono::milliseconds(500);
+constexpr char kCpu[] = "cpu";
 
 GpuDirect GpuDirectOf(VerbsConfig::GpuDirect way) {
   switch (way) {
@@ -131,26 +132,34 @@ StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const 
   return settings;
 }
 
-std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank rank, DeviceCopier* copier,
-                                                 Transport* beneath, CopyCallbacks callbacks) {
-  const TransportConfig& config = table.config().transport();
-  CopyOptions options;
+std::set<Rank> CopyPeers(const RoutingTable& table, Rank rank) {
+  std::set<Rank> peers;
+  if (table.config().transport().device_copies() == TransportConfig::OFF) return peers;
+  const NodeInfo& own = table.node(rank);
   for (const NodeInfo& node : table.nodes()) {
-    if (node.rank != rank && node.device != "cpu") options.peers.insert(node.rank);
+    const bool alike = own.device == kCpu ? node.device == kCpu && node.host == own.host : node.device != kCpu;
+    if (node.rank != rank && alike) peers.insert(node.rank);
   }
-  if (config.device_copies() == TransportConfig::OFF || table.node(rank).device == "cpu" || options.peers.empty()) {
-    return nullptr;
-  }
+  return peers;
+}
+
+std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank rank, DeviceCopier* copier,
+                                                 size_t least_host_copy, Transport* beneath, CopyCallbacks callbacks) {
+  CopyOptions options;
+  options.peers = CopyPeers(table, rank);
+  const bool as_in_table = copier != nullptr && copier->is_host() == (table.node(rank).device == kCpu);
+  if (!as_in_table || options.peers.empty()) return nullptr;
   options.copier = copier;
   options.thread_name = "copies-" + std::to_string(rank);
-  options.register_beneath = config.kind() == TransportConfig::VERBS;
-  options.on_settled = [&table, device = copier->name(), rdma = options.register_beneath,
-                        settled = std::move(callbacks.on_settled)](Rank peer, const CopyRoad& road) {
-    LOG(INFO) << device << " to " << table.node(peer).name << " (" << road.peer_device << "): "
-              << (road.why_not.ok() ? "peer copy"
-                  : rdma            ? "over RDMA"
-                                    : "through pinned memory")
-              << (road.why_not.ok() ? "" : ", because " + road.why_not.message());
+  if (copier->is_host()) options.min_bytes = least_host_copy;
+  options.register_beneath = table.config().transport().kind() == TransportConfig::VERBS;
+  const std::string otherwise = copier->is_host()          ? "over the network"
+                                : options.register_beneath ? "over RDMA"
+                                                           : "through pinned memory";
+  options.on_settled = [&table, device = copier->name(), otherwise, settled = std::move(callbacks.on_settled)](
+                           Rank peer, const CopyRoad& road) {
+    LOG(INFO) << device << " to " << table.node(peer).name << " (" << road.peer_device
+              << "): " << (road.why_not.ok() ? "peer copy" : otherwise + ", because " + road.why_not.message());
     settled(peer);
   };
   options.on_failure = std::move(callbacks.on_failure);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace hp {
@@ -54,20 +55,28 @@ StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, R
 StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const HostDevices& host,
                                          const std::function<std::string(const char*)>& environment);
 
+/// The nodes whose memory a node might copy into: other GPUs for a GPU, which may be of any host; for processors those
+/// of nodes that the table has on the same `host`. None with device_copies: OFF. Both nodes of a pair say the same.
+std::set<Rank> CopyPeers(const RoutingTable& table, Rank rank);
+
+/// Bytes of the smallest tensor that nodes on processors copy: less is sooner there through a socket
+/// (test/bench/README.md).
+constexpr size_t kLeastHostCopy = size_t{256} << 10;
+
 /// What a CopyTransport reports to its node, on threads of the transport; must not block. Both must be set.
 struct CopyCallbacks {
-  /// It is decided whether tensors from and to `peer` are copied. Once for each other node with a GPU that connects.
+  /// It is decided whether tensors from and to `peer` are copied. Once for each of CopyPeers that connects.
   std::function<void(Rank peer)> on_settled;
-  std::function<void(const Status& status)> on_failure;  ///< our GPU failed in a copy
+  std::function<void(const Status& status)> on_failure;  ///< our device failed in a copy
 };
 
-/// Puts a transport around `beneath` that copies tensors between GPUs of one host (transport/copy/copy_transport.h).
-/// Logs for each pair which route its tensors take, and why. The result must be started instead of `beneath`.
-/// @param table,copier,beneath must outlive it. @param copier our GPU; null only where the node computes on the CPU.
-/// @return null: the node or all others compute on CPUs, or the table says device_copies: OFF. All nodes of a pair
-/// decide alike.
+/// Puts a transport around `beneath` that copies tensors within the host (transport/copy/copy_transport.h). Logs for
+/// each of CopyPeers which route its tensors take, and why. The result must be started instead of `beneath`.
+/// @param table,copier,beneath must outlive it. @param copier of our device; null: there is none.
+/// @param least_host_copy bytes from which processors copy. @return null: no copier of the kind of device
+/// that the table gives the node, or no peers.
 std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank rank, DeviceCopier* copier,
-                                                 Transport* beneath, CopyCallbacks callbacks);
+                                                 size_t least_host_copy, Transport* beneath, CopyCallbacks callbacks);
 
 /// Makes the transport that the table names, TCP or RDMA; not started.
 /// @param listener on the node's address, for peers of higher rank and clients.

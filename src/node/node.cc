@@ -101,6 +101,8 @@ Status Node::ReadFiles() {
     HP_RETURN_IF_ERROR(CheckGoesOn(files_.solver.snapshot_prefix(), files_.run, options_.run_name.restarted));
   }
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
+  const bool may_copy = device_.device->is_host() && !device_.copier && !options_.one_process;
+  if (may_copy && !CopyPeers(table_, options_.rank).empty()) ShareHostMemory(&device_);
   std::vector<std::string> names;
   for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
   const std::string folder =
@@ -121,9 +123,10 @@ Status Node::TakeThreads(int threads) const {
 }
 
 Status Node::Connect() {
-  copies_ = MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.transport.get(),
-                              {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
-                               .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
+  copies_ =
+      MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.least_host_copy, options_.transport.get(),
+                        {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
+                         .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
   transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
   rendezvous_ =

@@ -81,6 +81,9 @@ struct NodeOptions {
   const OpFactories* op_factories = &OpFactories::BuiltIn();
   /// Opens the device by the name that the table gives it; tests have devices of their own.
   std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
+  /// All nodes are in this process, and the transport copies from one to the other: on processors nothing else does.
+  bool one_process = false;
+  size_t least_host_copy = kLeastHostCopy;  ///< for MakeCopyTransport
   /// What a stop by request may take before the process ends itself, in s, for a warning; 0: as long as it takes.
   int stop_within_s = 0;
   /// Called with the reason when the node can't continue while threads of it may be blocked for good, in a collective
@@ -238,7 +241,7 @@ class Node : private TransportHandler, private PipelineHost {
   // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
   NodeDevice device_;                        // before all that has memory of it
   std::unique_ptr<NodeTrace> trace_;         // maybe off
-  std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors go from GPU to GPU
+  std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors are copied
   std::unique_ptr<TracedTransport> traced_;  // around that
   JobFiles files_;
   uint64_t seed_ = 0;                               // of the job

@@ -99,7 +99,8 @@ class Device {
   virtual void EndRange() {}
 };
 
-/// The host's processors and memory, name "cpu". Stateless; any thread.
-std::unique_ptr<Device> MakeHostDevice();
+/// The host's processors and memory, name "cpu". Any thread.
+/// @param allocate_shared for AllocateShared, of at least 1 byte; null: as Allocate.
+std::unique_ptr<Device> MakeHostDevice(std::function<StatusOr<Buffer>(size_t bytes)> allocate_shared = nullptr);
 
 }  // namespace hp

@@ -3,9 +3,11 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "tensor/buffer.h"
+#include "transport/copy/copy_transport.h"
 #include "transport/tcp/tcp_transport.h"
 #include "transport/verbs/verbs_transport.h"
 
+#include "devices/host_copier.h"
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <sched.h>
@@ -22,7 +24,10 @@
 #include <utility>
 #include <vector>
 
-DEFINE_string(transport, "tcp", "tcp, tcp with a job's token (token), or with TLS as well (tls), or verbs");
+DEFINE_string(
+    transport, "tcp",
+    "tcp, tcp with a job's token (token), or with TLS as well (tls), copies into each other's memory beside tcp "
+    "(copies), or verbs");
 DEFINE_string(addresses, "127.0.0.1,127.0.0.1", "of the two processes; with verbs they choose the devices");
 DEFINE_int32(qps, 1, "data queue pairs, with verbs");
 DEFINE_string(sizes, "64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864", "bytes of a write");
@@ -65,8 +70,8 @@ std::unique_ptr<Transport> MakeTransport(ConnectOptions connect, std::unique_ptr
   return *std::move(transport);
 }
 
-Buffer Memory(size_t bytes) {
-  StatusOr<Buffer> memory = Buffer::Allocate(bytes);
+Buffer Memory(size_t bytes, HostCopier* copier) {
+  StatusOr<Buffer> memory = copier != nullptr ? copier->Allocate(bytes) : Buffer::Allocate(bytes);
   CHECK(memory.ok()) << memory.status();
   return *std::move(memory);
 }
@@ -107,8 +112,9 @@ class Node : public TransportHandler {
         rank_(rank),
         peer_(1 - rank),
         policy_(rank),
-        memory_(Memory(window_ * bytes)),
-        source_(Memory(bytes)) {
+        copier_(FLAGS_transport == "copies" ? std::make_unique<HostCopier>(ThisPlace()) : nullptr),
+        memory_(Memory(window_ * bytes, copier_.get())),
+        source_(Memory(bytes, nullptr)) {
     std::memset(memory_.data(), 1, memory_.bytes());
     std::memset(source_.data(), 1, source_.bytes());
     ConnectOptions options;
@@ -117,6 +123,7 @@ class Node : public TransportHandler {
     options.bind_host = AddressOf(rank);
     options.spin_ns = FLAGS_spin_us * 1000;
     transport_ = MakeTransport(options, std::move(listener));
+    if (copier_ != nullptr) Copy();
     for (const Buffer* buffer : {&memory_, &source_}) {
       auto region = transport_->Register(buffer->span());
       CHECK(region.ok()) << region.status();
@@ -137,6 +144,9 @@ class Node : public TransportHandler {
   void Serve() { Await(); }
 
   void OnConnected(Rank) override {
+    if (copier_ == nullptr) Ready();
+  }
+  void Ready() {
     if (mode_ == Mode::kIdle && rank_ == 0) return Finish();
     if (mode_ == Mode::kIdle) return;
     cpu_s_ = CpuSeconds();
@@ -178,6 +188,19 @@ class Node : public TransportHandler {
   void OnClosed(Rank, const Status&) override {}
 
  private:
+  /// Puts copies around the transport.
+  void Copy() {
+    CopyOptions options;
+    options.peers = {peer_};
+    options.copier = copier_.get();
+    options.on_settled = [this](Rank, const CopyRoad& road) {
+      CHECK(road.why_not.ok()) << road.why_not;
+      Ready();
+    };
+    beneath_ = std::move(transport_);
+    transport_ = std::make_unique<CopyTransport>(beneath_.get(), std::move(options));
+  }
+
   struct Granted {
     PlaceTag tag;
     RemoteGrant grant;
@@ -248,6 +271,7 @@ class Node : public TransportHandler {
   const size_t bytes_, window_;
   const Rank rank_, peer_;
   Policy policy_;
+  const std::unique_ptr<HostCopier> copier_;  // null: no copies
   Buffer memory_, source_;
   // Progress thread.
   bool finished_ = false;
@@ -261,6 +285,7 @@ class Node : public TransportHandler {
   Mutex mutex_;
   CondVar changed_;
   bool done_ HP_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Transport> beneath_;  // what carries the messages of copies
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;
 };

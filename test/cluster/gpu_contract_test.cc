@@ -16,6 +16,7 @@ enum Where { kEverywhere, kConv, kFc, kOddNodes };
 
 /// @param table its nodes have the precision that it has now.
 ClusterSpec OnGpus(Where where, ClusterSpec table) {
+  table.device_copies = TransportConfig::OFF;  // the table says of nobody that it is on a GPU
   table.open_device = [where, precision = table.precision, conv = table.conv](Rank rank) -> StatusOr<NodeDevice> {
     const bool gpu = where == kEverywhere || (where == kConv && rank < conv) || (where == kFc && rank >= conv) ||
                      (where == kOddNodes && rank % 2 == 1);
@@ -48,6 +49,7 @@ TEST_F(GpuContractTest, ReplicasAndShardsOfOneStageOnDifferentDevices) {
 TEST_F(GpuContractTest, NodesThatMayCopyToEachOther) {
   ClusterSpec table = OnGpus(kEverywhere, Table(1, {2}, 3, 1, true));
   table.device_of = [](Rank rank) { return "cuda:" + std::to_string(rank); };
+  table.device_copies = TransportConfig::ON;
   Check(Solver(""), {table});
 }
 

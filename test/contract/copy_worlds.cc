@@ -20,14 +20,14 @@ std::span<std::byte> AllMemory() { return {reinterpret_cast<std::byte*>(4096), (
 
 struct CopyParts {
   std::unique_ptr<Transport> beneath;
-  HostCopier copier;
+  FakeCopier copier;
 };
 
 class WholeMemoryTransport : private CopyParts, public CopyTransport {
  public:
   WholeMemoryTransport(std::unique_ptr<Transport> transport, CopyOptions options)
-      : CopyParts{std::move(transport), HostCopier()}, CopyTransport(CopyParts::beneath.get(), WithCopier(options)) {
-    auto region = RegisterDevice(HostCopier::Describe(AllMemory()));
+      : CopyParts{std::move(transport), FakeCopier()}, CopyTransport(CopyParts::beneath.get(), WithCopier(options)) {
+    auto region = RegisterDevice(FakeCopier::Describe(AllMemory()));
     CHECK(region.ok()) << region.status();
     region_ = *std::move(region);
   }
@@ -75,10 +75,10 @@ class CopyWorld : public TransportWorld {
 
 }  // namespace
 
-HostCopier::HostCopier(std::string name)
+FakeCopier::FakeCopier(std::string name)
     : name_(std::move(name)), probe_bytes_(kCopyProbeBytes), probe_(Describe(probe_bytes_)) {}
 
-DeviceMemory HostCopier::Describe(std::span<std::byte> bytes) {
+DeviceMemory FakeCopier::Describe(std::span<std::byte> bytes) {
   DeviceMemory memory;
   memory.bytes = bytes;
   memory.export_handle = [bytes] {
@@ -88,7 +88,7 @@ DeviceMemory HostCopier::Describe(std::span<std::byte> bytes) {
   return memory;
 }
 
-StatusOr<std::byte*> HostCopier::Open(std::string_view handle, size_t bytes) {
+StatusOr<std::byte*> FakeCopier::Open(std::string_view handle, size_t bytes) {
   HostHandle memory;
   if (handle.size() != sizeof(memory)) return InvalidArgument("a handle of %zu bytes", handle.size());
   std::memcpy(&memory, handle.data(), handle.size());
@@ -99,23 +99,23 @@ StatusOr<std::byte*> HostCopier::Open(std::string_view handle, size_t bytes) {
   return memory.begin;
 }
 
-void HostCopier::Close(std::byte*) {
+void FakeCopier::Close(std::byte*) {
   MutexLock lock(&mutex_);
   --open_;
 }
 
-void HostCopier::Copy(std::byte* to, const std::byte* from, size_t bytes) {
+void FakeCopier::Copy(std::byte* to, const std::byte* from, size_t bytes) {
   MutexLock lock(&mutex_);
   pending_.push_back({to, from, bytes});
   ++begun_;
 }
 
-DeviceCopier::Mark HostCopier::Record() {
+DeviceCopier::Mark FakeCopier::Record() {
   MutexLock lock(&mutex_);
   return begun_;
 }
 
-Status HostCopier::Wait(Mark mark) {
+Status FakeCopier::Wait(Mark mark) {
   for (;;) {
     Pending copy;
     {
@@ -141,38 +141,38 @@ Status HostCopier::Wait(Mark mark) {
   }
 }
 
-void HostCopier::Hold() {
+void FakeCopier::Hold() {
   MutexLock lock(&mutex_);
   hold_ = true;
 }
 
-void HostCopier::Release() {
+void FakeCopier::Release() {
   MutexLock lock(&mutex_);
   hold_ = held_ = false;
   changed_.SignalAll();
 }
 
-void HostCopier::AwaitHeld() {
+void FakeCopier::AwaitHeld() {
   MutexLock lock(&mutex_);
   while (!held_) changed_.Wait(&mutex_);
 }
 
-void HostCopier::Fail(const Status& status) {
+void FakeCopier::Fail(const Status& status) {
   MutexLock lock(&mutex_);
   failure_ = status;
 }
 
-int HostCopier::open() {
+int FakeCopier::open() {
   MutexLock lock(&mutex_);
   return open_;
 }
 
-int HostCopier::opened() {
+int FakeCopier::opened() {
   MutexLock lock(&mutex_);
   return opened_;
 }
 
-size_t HostCopier::copied() {
+size_t FakeCopier::copied() {
   MutexLock lock(&mutex_);
   return copied_;
 }

@@ -12,9 +12,9 @@
 namespace hp {
 
 /// A GPU whose memory is the host's. A copy is done when somebody waits for it.
-class HostCopier : public DeviceCopier {
+class FakeCopier : public DeviceCopier {
  public:
-  explicit HostCopier(std::string name = "host");
+  explicit FakeCopier(std::string name = "host");
   /// `bytes` as memory that others open: a handle is an address and a length.
   static DeviceMemory Describe(std::span<std::byte> bytes);
 

@@ -12,7 +12,7 @@ namespace hp::test {
 
 /// A node's device that is a fake GPU.
 inline StatusOr<NodeDevice> FakeDevice(const FakeGpu::Options& options, Precision precision = RoutingTableConfig::FP32,
-                                       const GpuPlace& place = ThisPlace()) {
+                                       const ProcessPlace& place = ThisPlace()) {
   const auto make_library = [](Gpu* gpu, GpuMath math) -> StatusOr<std::unique_ptr<GpuLibrary>> {
     return MakeHostGpuLibrary(gpu, ElementOf(math));
   };

@@ -61,6 +61,7 @@ struct ClusterSpec {
   std::string device = "cpu";                            ///< of every node, in the table
   std::function<std::string(Rank rank)> device_of = {};  ///< of each node instead
   TransportConfig::DeviceCopies device_copies = TransportConfig::ON;
+  size_t least_host_copy = kLeastHostCopy;  ///< NodeOptions; over TCP alone
   /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;

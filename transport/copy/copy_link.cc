@@ -67,7 +67,7 @@ Status CopyLink::BeginWrite(const RemotePlace& place, std::span<const std::byte>
 void CopyLink::EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& status) {
   const Status failure = status.ok() && !closed() ? Send(CopyMessage::kArrived, Encode(grant)) : status;
   if (failure.code() == StatusCode::kInternal) context_.on_failure(failure);
-  if (!failure.ok() && !closed()) context_.beneath->Break(peer_, failure.Prepend("a copy between GPUs"));
+  if (!failure.ok() && !closed()) context_.beneath->Break(peer_, failure.Prepend("a copy within the host"));
   context_.beneath->Defer(
       [self = shared_from_this(), tag, status] { self->context_.handler->OnWriteEnded(self->peer_, tag, status); });
 }

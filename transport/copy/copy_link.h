@@ -18,16 +18,16 @@
 
 namespace hp {
 
-/// How the tensors between two nodes with GPUs travel: by copies from GPU to GPU, or by the transport beneath.
+/// How the tensors between two nodes that might copy travel: by copies, or by the transport beneath.
 struct CopyRoad {
-  std::string peer_device;  ///< the peer's GPU, "cuda:1"
+  std::string peer_device;  ///< the peer's device, "cuda:1"
   Status why_not;           ///< ok: by copies; else why by the transport beneath
 };
 
-/// Registered memory of our GPU, in which we may grant places.
+/// Registered memory of our device, in which we may grant places.
 struct CopyMemory {
   uint32_t region = 0;         ///< its number in messages, unique in a transport
-  std::span<std::byte> bytes;  ///< addresses of the GPU; not readable by the host
+  std::span<std::byte> bytes;  ///< addresses of the device; a GPU's are not readable by the host
   std::string handle;          ///< by which the peer's copier opens it
 };
 
@@ -43,10 +43,10 @@ struct CopyLinkContext {
   std::function<void(const Status& status)> on_failure;
 };
 
-/// The part of the connection to one peer with a GPU that concerns copies: whether the pair copies, grants in both
-/// directions, regions, and the end. Posts come from any thread; events run on the progress thread of the transport
-/// beneath; the GPU is used on the copy queue's thread only. Pending events and copies own the link by shared_ptr.
-/// transport/README.md, "Copies between GPUs of one host", has messages and states.
+/// The part of the connection to one peer that concerns copies: whether the pair copies, grants in both directions,
+/// regions, and the end. Posts come from any thread; events run on the progress thread of the transport beneath; the
+/// device is used on the copy queue's thread only. Pending events and copies own the link by shared_ptr.
+/// transport/README.md, "Copies within a host", has messages and states.
 class CopyLink : public std::enable_shared_from_this<CopyLink> {
  public:
   CopyLink(Rank peer, const CopyLinkContext& context);
@@ -55,7 +55,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
 
   /// @param place lies in `memory`.
   Status Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) HP_EXCLUDES(core_.mutex);
-  /// @param grant without kCopyGrantBit, as for CancelGrant. @param source in registered memory of our GPU.
+  /// @param grant without kCopyGrantBit, as for CancelGrant. @param source in memory that our device copies from.
   Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(core_.mutex);
   Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(core_.mutex);
   void Shutdown() HP_EXCLUDES(core_.mutex);

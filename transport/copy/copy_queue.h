@@ -10,11 +10,12 @@
 
 namespace hp {
 
-/// The thread that makes a node's GPU copy: it puts copies into the GPU's queue in the order of Push, without waiting
-/// for those before, and reports each when it is done. The only user of the copier's methods that are for one thread.
+/// The thread that makes a node's device copy: it puts copies into the device's queue in the order of Push, without
+/// waiting for those before, and reports each when it is done. The only user of the copier's methods that are for one
+/// thread.
 class CopyQueue {
  public:
-  /// Puts work into the GPU's queue by the copier. @return an error: nothing was put there.
+  /// Puts work into the device's queue by the copier. @return an error: nothing was put there.
   using Begin = std::function<Status()>;
   /// Gets Begin's error, or, when the work that it started is done, DeviceCopier::Wait's result.
   using Done = std::function<void(const Status&)>;

@@ -1,4 +1,4 @@
-// Posts are split by what they concern: grants in registered device memory of a pair that copies, and grants that came
+// Posts are split by what they concern: grants in memory that peers open, of a pair that copies, and grants that came
 // with kCopyGrantBit, go to the peer's CopyLink; all others to the transport beneath. Of its events, messages of our
 // own types go to the link, everything else to the handler.
 #include "transport/copy/copy_transport.h"
@@ -11,13 +11,13 @@ namespace hp {
 /// Memory that peers may copy into, and what was registered of it beneath.
 class CopyTransport::Registration : public MemoryRegion {
  public:
-  Registration(CopyTransport* transport, uint32_t region, std::unique_ptr<MemoryRegion> beneath)
-      : transport_(transport), region_(region), beneath_(std::move(beneath)) {}
-  ~Registration() override { transport_->Forget(region_); }
+  Registration(CopyTransport* transport, const std::byte* memory, std::unique_ptr<MemoryRegion> beneath)
+      : transport_(transport), memory_(memory), beneath_(std::move(beneath)) {}
+  ~Registration() override { transport_->Forget(memory_); }
 
  private:
   CopyTransport* const transport_;
-  const uint32_t region_;
+  const std::byte* const memory_;  // its begin
   const std::unique_ptr<MemoryRegion> beneath_;
 };
 
@@ -51,7 +51,11 @@ void CopyTransport::Stop() {
 // --- Memory
 
 StatusOr<std::unique_ptr<MemoryRegion>> CopyTransport::Register(std::span<std::byte> memory) {
-  return beneath_->Register(memory);
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<MemoryRegion> beneath, beneath_->Register(memory));
+  const std::optional<DeviceMemory> shared = options_.copier->FindShared(memory);
+  if (!shared) return beneath;
+  HP_ASSIGN_OR_RETURN(std::string handle, shared->export_handle());
+  return Keep(shared->bytes, std::move(handle), std::move(beneath));
 }
 
 StatusOr<std::unique_ptr<MemoryRegion>> CopyTransport::RegisterDevice(const DeviceMemory& memory) {
@@ -61,21 +65,28 @@ StatusOr<std::unique_ptr<MemoryRegion>> CopyTransport::RegisterDevice(const Devi
     HP_ASSIGN_OR_RETURN(beneath, beneath_->RegisterDevice(memory));
   }
   HP_ASSIGN_OR_RETURN(std::string handle, memory.export_handle());
-  MutexLock lock(&mutex_);
-  const uint32_t region = next_region_++;
-  memory_[memory.bytes.data()] = {region, memory.bytes, std::move(handle)};
-  return std::unique_ptr<MemoryRegion>(std::make_unique<Registration>(this, region, std::move(beneath)));
+  return Keep(memory.bytes, std::move(handle), std::move(beneath));
 }
 
-void CopyTransport::Forget(uint32_t region) {
+// Parts of one allocation share a region: a peer opens it once, and a message of it is sent once.
+std::unique_ptr<MemoryRegion> CopyTransport::Keep(std::span<std::byte> memory, std::string handle,
+                                                  std::unique_ptr<MemoryRegion> beneath) {
   MutexLock lock(&mutex_);
-  std::erase_if(memory_, [region](const auto& entry) { return entry.second.region == region; });
+  Kept& kept = memory_[memory.data()];
+  if (kept.registrations++ == 0) kept.memory = {next_region_++, memory, std::move(handle)};
+  return std::make_unique<Registration>(this, memory.data(), std::move(beneath));
+}
+
+void CopyTransport::Forget(const std::byte* memory) {
+  MutexLock lock(&mutex_);
+  const auto it = memory_.find(memory);
+  if (--it->second.registrations == 0) memory_.erase(it);
 }
 
 const CopyMemory* CopyTransport::FindMemory(std::span<const std::byte> part) const {
   auto it = memory_.upper_bound(part.data());
   if (it == memory_.begin()) return nullptr;
-  const CopyMemory& memory = (--it)->second;
+  const CopyMemory& memory = (--it)->second.memory;
   const auto offset = static_cast<size_t>(part.data() - memory.bytes.data());
   const bool inside = offset <= memory.bytes.size() && part.size() <= memory.bytes.size() - offset;
   return inside ? &memory : nullptr;
@@ -101,7 +112,7 @@ Status CopyTransport::CheckOpen(Rank peer) const {
 
 Status CopyTransport::Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) {
   const auto link = Find(peer);
-  if (link && link->copies() && !place.empty()) {
+  if (link && link->copies() && place.size() >= options_.min_bytes && !place.empty()) {
     std::optional<CopyMemory> memory;
     {
       MutexLock lock(&mutex_);
@@ -117,7 +128,7 @@ Status CopyTransport::Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, s
   HP_RETURN_IF_ERROR(CheckOpen(peer));
   const auto link = Find(peer);
   if (!(grant.index & kCopyGrantBit) || !link) return beneath_->Write(peer, tag, grant, source);
-  {
+  if (!options_.copier->is_host()) {
     MutexLock lock(&mutex_);
     if (FindMemory(source) == nullptr) return InvalidArgument("a copy from memory that is not registered for our GPU");
   }

@@ -26,9 +26,9 @@ enum class CopyMessage : uint32_t {
   kCancel,
 };
 
-/// OFFER: the sender's GPU, and memory with which the receiver tries whether it can copy to it.
+/// OFFER: the sender's device, and memory with which the receiver tries whether it can copy to it.
 struct CopyOffer {
-  std::string device;   ///< name of the GPU, "cuda:0"
+  std::string device;   ///< its name, "cuda:0"
   std::string handle;   ///< of kCopyProbeBytes of memory; empty: there is none
   std::string why_not;  ///< why there is none; empty if there is
 };

@@ -11,7 +11,7 @@
 
 namespace hp {
 
-/// The regions of one peer's GPU memory in which it grants places. A region is opened by the first copy into it,
+/// The regions of one peer's memory in which it grants places. A region is opened by the first copy into it,
 /// because opening takes milliseconds. Any thread, except Open and Close.
 class PeerRegions {
  public:
@@ -19,7 +19,7 @@ class PeerRegions {
   Status Add(const CopyRegion& region) HP_EXCLUDES(mutex_);
   /// Checks a granted place. @return kInvalidArgument: the region was not announced, or the place is not within it.
   Status Check(uint32_t region, uint64_t offset, uint64_t bytes) const HP_EXCLUDES(mutex_);
-  /// The address of the region's start for our GPU; opens it if need be. `region` has passed Check. Errors as
+  /// The address of the region's start for our device; opens it if need be. `region` has passed Check. Errors as
   /// DeviceCopier::Open. The copy queue's thread.
   StatusOr<std::byte*> Open(uint32_t region, DeviceCopier* copier) HP_EXCLUDES(mutex_);
   /// Closes all regions that are open; no copy into them may be pending. The copy queue's thread, or after it has
@@ -34,7 +34,7 @@ class PeerRegions {
     std::byte* opened = nullptr;
   };
 
-  mutable Mutex mutex_;  // innermost; not held while the GPU is asked, which may take milliseconds
+  mutable Mutex mutex_;  // innermost; not held while the device is asked, which may take milliseconds
   std::map<uint32_t, Region> regions_ HP_GUARDED_BY(mutex_);
 };
 

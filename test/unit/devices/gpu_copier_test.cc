@@ -28,7 +28,7 @@ class GpuCopierTest : public testing::Test {
     for (size_t i = 0; i < kBytes; ++i) bytes_.push_back(static_cast<std::byte>(i % 251));
     EXPECT_TRUE(ours_.CopyNow(source_.data(), bytes_.data(), kBytes).ok());
   }
-  std::string HandleIn(const GpuPlace& place) { return GpuHandleOf(&theirs_, place, memory_.span()); }
+  std::string HandleIn(const ProcessPlace& place) { return GpuHandleOf(&theirs_, place, memory_.span()); }
   /// Opens it, copies from byte `at` on, closes it.
   void CheckCopies(const std::string& handle, size_t at) {
     const StatusOr<std::byte*> opened = copier_->Open(handle, kBytes);
@@ -92,7 +92,7 @@ TEST_F(GpuCopierTest, OnlyMemoryThatWasToldOf) {
   const StatusOr<Buffer> secret = theirs_.AllocateShared(kBytes);
   const auto naming = [&](std::byte* address) {
     return Changed([address](GpuMemoryHandle* handle) {
-      handle->set_process("us");
+      handle->set_process(ProcessPlace{1, "us"}.process());
       handle->set_address(reinterpret_cast<uint64_t>(address));
     });
   };
@@ -130,22 +130,17 @@ TEST_F(GpuCopierTest, RubbishOpensNothing) {
       OpenError(Changed([](GpuMemoryHandle* handle) { handle->set_ipc_handle("made up"); })),
       OpenError(Changed([](GpuMemoryHandle* handle) { handle->set_ipc_offset(uint64_t{1} << 40); })),
       OpenError(Changed([](GpuMemoryHandle* handle) {
-        handle->set_process("us");
+        handle->set_process(ProcessPlace{1, "us"}.process());
         handle->set_address(4096);
       })),
       OpenError(Changed([](GpuMemoryHandle* handle) {
-                  handle->set_process("us");
+                  handle->set_process(ProcessPlace{1, "us"}.process());
                   handle->set_bytes(uint64_t{1} << 40);
                 }),
                 size_t{1} << 40),
   };
   for (const Status& error : errors) EXPECT_EQ(error.code(), StatusCode::kInvalidArgument) << error;
   EXPECT_EQ(host_.open(), 0);
-}
-
-TEST(ThisPlace, IsThisProcessOnThisHost) {
-  EXPECT_NE(ThisPlace().host_id, 0u);
-  EXPECT_THAT(ThisPlace().process, testing::MatchesRegex("pid:\\[[0-9]+\\] " + std::to_string(getpid())));
 }
 
 }  // namespace

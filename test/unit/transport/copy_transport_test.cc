@@ -23,7 +23,7 @@ namespace {
 using testing::HasSubstr;
 
 /// A copier that opens nothing.
-class FarCopier : public HostCopier {
+class FarCopier : public FakeCopier {
  public:
   StatusOr<std::byte*> Open(std::string_view, size_t) override { return FailedPrecondition("they are on two hosts"); }
 };
@@ -31,7 +31,7 @@ class FarCopier : public HostCopier {
 /// A node with a GPU and memory that is registered.
 struct GpuNode {
   GpuNode(std::unique_ptr<Transport> transport, Rank rank, std::set<Rank> peers,
-          std::unique_ptr<HostCopier> gpu = std::make_unique<HostCopier>())
+          std::unique_ptr<FakeCopier> gpu = std::make_unique<FakeCopier>())
       : beneath(std::move(transport)), copier(std::move(gpu)) {
     CopyOptions options;
     options.peers = std::move(peers);
@@ -47,7 +47,7 @@ struct GpuNode {
     };
     auto made = std::make_unique<CopyTransport>(beneath.get(), options);
     copies = made.get();
-    region = *made->RegisterDevice(HostCopier::Describe(memory));
+    region = *made->RegisterDevice(FakeCopier::Describe(memory));
     node = std::make_unique<TestNode>(std::move(made), "job", rank);
   }
   CopyRoad RoadTo(Rank peer) {
@@ -74,7 +74,7 @@ struct GpuNode {
   Status failure;
   std::vector<std::byte> memory = Pattern(1 << 20, 3);
   std::unique_ptr<Transport> beneath;
-  std::unique_ptr<HostCopier> copier;
+  std::unique_ptr<FakeCopier> copier;
   CopyTransport* copies = nullptr;
   std::unique_ptr<TestNode> node;
   std::unique_ptr<MemoryRegion> region;  // ends ahead of the transport that it is of
@@ -94,7 +94,7 @@ void Transfer(GpuNode* from, Rank from_rank, GpuNode* to, Rank to_rank, const Pl
 
 TEST(CopyTransport, AsksOnceOpensOnceAndClosesBeforeTheEnd) {
   InprocNetwork world({.world_size = 2});
-  GpuNode zero(world.Create(0), 0, {1}), one(world.Create(1), 1, {0}, std::make_unique<HostCopier>("cuda:7"));
+  GpuNode zero(world.Create(0), 0, {1}), one(world.Create(1), 1, {0}, std::make_unique<FakeCopier>("cuda:7"));
   zero->Start();
   one->Start();
   EXPECT_TRUE(zero.RoadTo(1).why_not.ok()) << zero.RoadTo(1).why_not;
@@ -172,7 +172,7 @@ class CopyRules : public testing::Test {
   }
   CopyOffer Offer(const std::string& handle) { return {"cuda:3", handle, ""}; }
   /// The peer's memory, in which it grants the first 100 bytes.
-  std::string Handle() { return *HostCopier::Describe(memory_).export_handle(); }
+  std::string Handle() { return *FakeCopier::Describe(memory_).export_handle(); }
   void Agree() {
     Say(CopyMessage::kOffer, Encode(Offer(Handle())));
     Say(CopyMessage::kAnswer, {});
@@ -239,7 +239,7 @@ TEST_F(CopyRules, ARegionThatCantBeOpenedCostsTheConnection) {
   const Event granted = node_->Get(Event::kGranted, AGrant().tag);
   ASSERT_TRUE((*node_.node)->Grant(1, {.msg_id = 1}, node_.Part(0, 10)).ok());
   ASSERT_TRUE((*node_.node)->Write(1, granted.tag, granted.grant, node_.Part(0, 100)).ok());
-  EXPECT_THAT(ExpectClosed().message(), HasSubstr("a copy between GPUs: a handle of 8 bytes"));
+  EXPECT_THAT(ExpectClosed().message(), HasSubstr("a copy within the host: a handle of 8 bytes"));
   EXPECT_EQ(node_->events(Event::kWriteEnded).size(), 1u);
   EXPECT_FALSE(node_->events(Event::kWriteEnded)[0].status.ok());
   EXPECT_EQ(node_->events(Event::kGrantEnded).size(), 1u);
