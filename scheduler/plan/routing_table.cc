@@ -123,6 +123,13 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
       ranks[part.index] = rank;
     }
   }
+  for (StageInfo& stage : table.stages_) {
+    std::map<std::string, int> hosts;
+    for (const Rank rank : stage.ranks) {
+      stage.host_of.push_back(hosts.try_emplace(table.nodes_[rank].host, std::ssize(hosts)).first->second);
+    }
+    stage.hosts = static_cast<int>(hosts.size());
+  }
   for (const NodeInfo& node : table.nodes_) {
     if (config.snapshot_copies() < 2 || node.host == table.nodes_[0].host) continue;
     table.snapshot_copier_ = node.rank;
@@ -137,6 +144,11 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
     const bool on_gpus = std::all_of(stage.ranks.begin(), stage.ranks.end(),
                                      [&table](Rank rank) { return table.node(rank).device != "cpu"; });
     if (stage.conv && on_gpus && stage.size() > 1 && !stage.by_nccl) division.mutable_transport()->set_tls(true);
+    if (!stage.sums_within_hosts()) continue;
+    // Which hosts replicas share decides the order of their sums; what the hosts are called does not.
+    for (int replica = 0; replica < stage.size(); ++replica) {
+      division.mutable_node(stage.ranks[replica])->set_host(std::to_string(stage.host_of[replica]));
+    }
   }
   table.division_hash_ = HashMessage(division);
   return table;

@@ -28,8 +28,14 @@ struct StageInfo {
   bool scattered = false;   ///< what other stages send comes in slices, which the shards gather
   bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, and may speak in clear
   std::vector<Rank> ranks;  ///< by replica or shard
+  /// By replica or shard: which of the stage's hosts it is on, as their `host` is written, in the order of each one's
+  /// first.
+  std::vector<int> host_of;
+  int hosts = 0;  ///< of the stage
 
   int size() const { return static_cast<int>(ranks.size()); }
+  /// Whether replicas of a host add their gradients before one of them sends the sum over the network.
+  bool sums_within_hosts() const { return conv && served < 0 && !by_nccl && hosts > 1 && hosts < size(); }
   const char* role() const { return conv ? "conv" : server ? "ps" : "fc"; }
 };
 

@@ -206,8 +206,9 @@ double Predictor::ExchangeSeconds(const DividedNet& net, const std::vector<HostG
     pace = std::max(pace, 1 / (conv_hosts > 1 ? HostOf(group).link_bytes_per_second : memory));
     if (conv_hosts > 1) latency = std::max(latency, HostOf(group).latency_s);
   }
-  const double steps = 2.0 * (replicas - 1);
-  return steps / replicas * net.traffic().exchanged * net.traffic().wire_share * pace + steps * latency;
+  const int round = conv_hosts > 1 ? conv_hosts : replicas;  // hosts sum by themselves first
+  const double steps = 2.0 * (round - 1);
+  return steps / round * net.traffic().exchanged * net.traffic().wire_share * pace + steps * latency;
 }
 
 Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const std::vector<HostGroup>& groups) {

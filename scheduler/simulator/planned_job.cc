@@ -105,11 +105,14 @@ std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan) {
       }
     }
     first_of.push_back(cut.counts.size());
-    // By a ring or directly, each replica sends and receives as much.
+    for (int replica = 0; info.sums_within_hosts() && replica < info.size(); ++replica) {
+      if (info.host_of[replica] == std::ssize(exchange.on_links)) exchange.on_links.push_back(info.ranks[replica]);
+    }
+    // By a ring or directly, each replica (or host) sends and receives as much.
     const DirectPlan collectives(cut);
     for (int i = 0; i < std::ssize(collectives.collectives()); ++i) {
       const BlockPlan::Collective& collective = collectives.collectives()[i];
-      const size_t bytes = rounds ? collectives.ValueBytes(i) : sizeof(float);
+      const size_t bytes = rounds && !collective.exact ? sizeof(uint16_t) : sizeof(float);
       exchange.collectives.push_back(
           {static_cast<int64_t>(collective.count * bytes), static_cast<int64_t>(collective.chunk * bytes)});
     }

@@ -28,7 +28,8 @@ struct SimulatedExchange {
     int64_t chunk_bytes = 1;  ///< that go round the ring one behind the other; at least 1
   };
   int stage = 0;
-  std::vector<Rank> ranks = {};              ///< by replica; at least two
+  std::vector<Rank> ranks = {};     ///< by replica; at least two
+  std::vector<Rank> on_links = {};  ///< whose sums go round: one of each host, where hosts sum first; else empty
   std::vector<Collective> collectives = {};  ///< in the order in which they start
   /// The groups in the order in which backward passes make them final, by replica: index into the node's
   /// PipelinePlan::groups. A collective starts when all groups with a part in it are final on all replicas.

@@ -16,6 +16,7 @@ SimulatedRing::SimulatedRing(int index, const SimulatedExchange* exchange, const
                              EventQueue* queue, Events events)
     : index_(index),
       exchange_(*exchange),
+      ring_(exchange->on_links.empty() ? exchange->ranks : exchange->on_links),
       network_(*network),
       queue_(queue),
       events_(std::move(events)),
@@ -26,7 +27,7 @@ SimulatedRing::SimulatedRing(int index, const SimulatedExchange* exchange, const
 }
 
 int64_t SimulatedRing::FlowBytes(int64_t collective) const {
-  const int64_t replicas = std::ssize(exchange_.ranks);
+  const int64_t replicas = std::ssize(ring_);
   return static_cast<int64_t>(__int128{2} * (replicas - 1) * Of(collective).bytes / replicas);
 }
 
@@ -45,17 +46,17 @@ void SimulatedRing::StartNext() {
     }
     added_.erase(added);
     const int64_t collective = next_++, bytes = FlowBytes(collective);
-    const int replicas = static_cast<int>(exchange_.ranks.size());
+    const int replicas = static_cast<int>(ring_.size());
     int64_t step_ns = 0;
     const auto chunk = static_cast<double>(std::min(Of(collective).chunk_bytes, Of(collective).bytes / replicas));
     for (int r = 0; r < replicas; ++r) {
-      const Rank from = exchange_.ranks[r], to = exchange_.ranks[(r + 1) % replicas];
+      const Rank from = ring_[r], to = ring_[(r + 1) % replicas];
       const double chunk_ns = 1e9 * chunk / network_.BytesPerSecond(from, to);
       step_ns = std::max(step_ns, network_.LatencyNs(from, to) + static_cast<int64_t>(chunk_ns));
     }
     under_way_[collective] = {replicas, queue_->now_ns() + 2 * (replicas - 1) * step_ns};
     for (int r = 0; r < replicas; ++r) {
-      events_.send(exchange_.ranks[r], exchange_.ranks[(r + 1) % replicas], collective, bytes);
+      events_.send(ring_[r], ring_[(r + 1) % replicas], collective, bytes);
     }
   }
 }

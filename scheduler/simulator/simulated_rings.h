@@ -17,7 +17,8 @@ class SimulatedNetwork;
 /// sends its right neighbour 2 (n - 1) / n of the bytes over the links that pipelines share, as one flow: the blocks of
 /// all steps, which follow each other without a pause as long as a block takes longer to send than a chunk to arrive.
 /// Where blocks are small, that latency counts instead, once for each of the 2 (n - 1) steps. (Steps of their own would
-/// be n times as many messages again, half a million for a collective of 512 replicas.)
+/// be n times as many messages again, half a million for a collective of 512 replicas.) Where hosts sum first, one
+/// replica of each goes round, and what is within hosts counts nothing.
 class SimulatedRing {
  public:
   /// What it does to others: `send` a flow from one node to another, whose arrival it is told by OnArrived; `summed`:
@@ -52,6 +53,7 @@ class SimulatedRing {
 
   const int index_;
   const SimulatedExchange& exchange_;
+  const std::vector<Rank>& ring_;
   const SimulatedNetwork& network_;
   EventQueue* const queue_;
   const Events events_;

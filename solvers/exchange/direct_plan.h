@@ -3,29 +3,89 @@
 #include "solvers/exchange/block_plan.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace hp {
 
-/// What every two replicas send each other in each update, where gradients cross the network in bfloat16. Block b of a
-/// collective is owned by replica b, and moves in two steps: in the first each replica sends its part of it to the
-/// owner, who adds all parts in the order of replicas, in float32; in the second the owner sends the sum to all. So
-/// each value is rounded once by who made it and once by the owner, whatever N is, where a ring would round at each of
-/// N - 1 hops. Collectives that are exact move in the same steps, in float32.
+/// What replicas send each other in each update, where gradients cross the network in bfloat16, or replicas share
+/// hosts. Each block of a collective has an owner, which makes the sum of all replicas' parts of it. On each other host
+/// one replica collects the parts of that host, and sends the owner their sum; the owner sends the sum of all back the
+/// same way. So each block is a tree of two levels, rooted at its owner, and of each host the sum of its replicas
+/// crosses the network once and the sum of all comes back once, however many replicas it has.
+///
+/// Blocks are dealt out to the hosts in turn, and there to the replicas in turn, so that hosts send alike. Where each
+/// replica has a host of its own, replica b owns block b, and all send to the owner themselves.
+///
+/// Values that cross the network are rounded to bfloat16 (ValueBytes, kUp): once by the host that made them and once by
+/// the owner, where a ring would round at each of N - 1 hops. Collectives that are exact move likewise, in float32.
 class DirectPlan : public BlockPlan {
  public:
-  /// Step of a Transfer.
-  enum Step { kParts = 0, kSum = 1 };
+  /// Which way a transfer goes: a part to the parent in the block's tree, or the sum to a child.
+  enum Way { kUp = 0, kDown = 1 };
+  /// A transfer between this replica and another one.
+  struct Chunk {
+    int collective = 0;
+    int block = 0;
+    uint32_t chunk = 0;
+    auto operator<=>(const Chunk&) const = default;
+  };
 
-  explicit DirectPlan(Options options) : BlockPlan(std::move(options), 2) {}
+  /// @param host_of by replica: a number of its host, equal for replicas of one host. Empty: each has its own.
+  explicit DirectPlan(Options options, const std::vector<int>& host_of = {});
 
-  /// Bytes of a value of a collective on its way.
-  size_t ValueBytes(int collective) const { return collectives()[collective].exact ? 4 : 2; }
-  /// The block that a transfer of `step` from `writer` to `granter` moves: the granter's own parts, or the writer's
-  /// sums.
-  static int BlockFor(int step, int granter, int writer) { return step == kParts ? granter : writer; }
-  /// By number: bytes of the place that replica `granter` grants this one; 0: it grants none of this number.
-  std::vector<size_t> BytesFrom(int granter) const;
+  /// By replica: its host, numbered in the order of each one's first replica.
+  int host_of(int replica) const { return trees_.host_of[replica]; }
+  int hosts() const { return static_cast<int>(trees_.members.size()); }
+  /// Whether a transfer between two replicas crosses the network.
+  bool Crosses(int a, int b) const { return host_of(a) != host_of(b); }
+
+  int owner(int block) const { return trees_.Owner(block); }
+  /// Whom this replica sends its part of a block to, and gets the sum from; -1: it is the owner.
+  int parent(int block) const { return trees_.Parent(rank(), block); }
+  /// Whose parts of a block come to this replica, ascending.
+  const std::vector<int>& children(int block) const { return children_[block]; }
+
+  /// Whether this replica and another one are parent and child in a block's tree.
+  bool Meets(int peer) const { return peer != rank() && !(above_.at(peer).empty() && below_.at(peer).empty()); }
+
+  /// Bytes of a value of a collective on its way between two replicas.
+  size_t ValueBytes(int collective, Way way, int a, int b) const {
+    return collectives()[collective].exact || (way == kUp && !Crosses(a, b)) ? 4 : 2;
+  }
+
+  /// The number of the place of a transfer between this replica and `peer`, its parent or child in the block's tree.
+  uint32_t NumberOf(const Chunk& chunk, Way way, int peer) const;
+  /// The transfer that a number stands for on the link to `peer`. @param granted whether we granted the place, not
+  /// `peer`. There must be one (CHECK).
+  std::pair<Chunk, Way> TransferOf(uint32_t number, int peer, bool granted) const;
+
+  /// By number: bytes of the place that `peer` grants this replica; 0: it grants none of this number. All 0 where the
+  /// two never meet in a tree.
+  std::vector<size_t> BytesFrom(int peer) const;
+
+ private:
+  /// Who is where in the trees of all blocks.
+  struct Trees {
+    Trees(int size, const std::vector<int>& hosts);
+    int Owner(int block) const;
+    int Parent(int replica, int block) const;
+    /// Blocks in whose trees `child` is below `parent`, ascending.
+    std::vector<int> Blocks(int child, int parent) const;
+    /// The most that Blocks has for any two.
+    int MostBlocks() const;
+
+    std::vector<int> host_of;               // by replica
+    std::vector<std::vector<int>> members;  // by host
+  };
+
+  DirectPlan(Options options, Trees trees);
+
+  const Trees trees_;
+  std::vector<std::vector<int>> children_;         // by block: this replica's
+  std::map<int, std::vector<int>> above_, below_;  // by peer: blocks in whose trees it is our parent, or our child
 };
 
 }  // namespace hp

@@ -48,19 +48,24 @@ void AddTraffic(const NodeModel& model, NodeSummary* summary) {
   }
 }
 
-/// A ring: each replica passes all but its own part on twice, once summing and once with the sums. With parameter
-/// servers it sends all gradients and receives all values once, and a server those of all replicas.
+/// With parameter servers a replica sends all gradients and receives all values once, and a server those of all
+/// replicas.
 void AddExchange(const NodeModel& model, NodeSummary* summary) {
   const std::vector<StoredParam> params = model.stored_params();
   for (const StagePart& part : model.node().parts) {
-    int64_t bytes = 0;
     const ExchangedGroups groups = ExchangedGroupsOf(model, part.stage);
+    const StageInfo& stage = model.table().stage(part.stage);
+    if (stage.served < 0) {
+      if (groups.empty()) continue;
+      const ExchangeTraffic traffic = SummedBytes(model, part);
+      summary->sent_bytes += traffic.sent;
+      summary->received_bytes += traffic.received;
+      continue;
+    }
+    int64_t bytes = 0;
     for (int param : ExchangedParamsOf(model, groups))
       bytes += params[param].gradient_count() * static_cast<int64_t>(sizeof(float));
-    const StageInfo& stage = model.table().stage(part.stage);
-    const int64_t replicas = stage.size();
-    int64_t moved = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
-    if (stage.served >= 0) moved = stage.server ? bytes * model.table().stage(stage.served).size() : bytes;
+    const int64_t moved = stage.server ? bytes * model.table().stage(stage.served).size() : bytes;
     summary->sent_bytes = MultiplyAdd(moved, 1, summary->sent_bytes);
     summary->received_bytes = MultiplyAdd(moved, 1, summary->received_bytes);
   }

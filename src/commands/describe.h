@@ -29,8 +29,8 @@ struct NodeSummary {
   int64_t pool_for_lead = 0;        ///< JobPlan::PoolForLead; 0: the table has no staleness
   int64_t memory_bytes = 0;         ///< NodeMemory::bytes, as on a CPU
   int64_t host_bytes = 0;           ///< of its host's memory (NodeMemory::host_bytes)
-  /// Activations, their gradients and the conv replicas' allreduce (counted as a ring); labels and control messages are
-  /// small and left out.
+  /// Activations, their gradients and the conv replicas' allreduce (NCCL's counted as a ring); labels and control
+  /// messages are small and left out.
   int64_t sent_bytes = 0, received_bytes = 0;
 };
 

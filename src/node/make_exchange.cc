@@ -9,8 +9,10 @@
 
 #include "glog/logging.h"
 
+#include <numeric>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -23,38 +25,58 @@ StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, int replicas) {
       std::make_unique<CollectiveExchange>(options.device->device.get(), std::move(collectives), options.callbacks));
 }
 
-/// Whether gradients cross the network in bfloat16, those of moving averages excepted.
-bool Rounds(const NodeModel& model) { return model.table().wire() == ElementType::kBFloat16; }
-
-/// How the gradients of a stage are cut. @param params of ExchangedParamsOf.
-BlockPlan::Options CutOf(const NodeModel& model, const StagePart& part, const std::vector<int>& params) {
-  const std::vector<StoredParam> stored = model.stored_params();
-  BlockPlan::Options options;
-  options.rank = part.index;
-  options.size = model.table().stage(part.stage).size();
-  for (int param : params) {
-    options.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
-    if (Rounds(model)) options.exact.push_back(stored[param].average_keeps.has_value());
+/// How the gradients of a stage are summed over the node's connections: round a ring; or as DirectPlan says, where they
+/// cross the network in bfloat16, those of moving averages excepted, or where replicas share hosts.
+struct Sums {
+  /// @param params of ExchangedParamsOf.
+  Sums(const NodeModel& model, const StagePart& part, const std::vector<int>& params) {
+    const StageInfo& stage = model.table().stage(part.stage);
+    const bool rounds = model.table().wire() == ElementType::kBFloat16;
+    direct = rounds || stage.sums_within_hosts();
+    if (stage.sums_within_hosts()) host_of = stage.host_of;
+    const std::vector<StoredParam> stored = model.stored_params();
+    cut.rank = part.index;
+    cut.size = stage.size();
+    for (int param : params) {
+      cut.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
+      if (direct) cut.exact.push_back(!rounds || stored[param].average_keeps.has_value());
+    }
   }
-  return options;
-}
+  DirectPlan DirectOf(int replica) const { return DirectPlan(CutOf(replica), host_of); }
+  RingPlan RingOf(int replica) const { return RingPlan(CutOf(replica)); }
+  DirectPlan OwnDirect() const { return DirectOf(cut.rank); }
+  RingPlan OwnRing() const { return RingOf(cut.rank); }
+
+  BlockPlan::Options cut;
+  bool direct = false;
+  std::vector<int> host_of;  // of DirectPlan
+
+ private:
+  BlockPlan::Options CutOf(int replica) const {
+    BlockPlan::Options options = cut;
+    options.rank = replica;
+    return options;
+  }
+};
 
 /// @return what each replica to which this one writes grants it.
-std::vector<ExchangePlaces> PlacesOf(const ExchangeOptions& options, const BlockPlan::Options& cut) {
+std::vector<ExchangePlaces> PlacesOf(const ExchangeOptions& options, const Sums& sums) {
   const std::vector<Rank>& ranks = options.model->table().stage(options.part.stage).ranks;
   std::vector<ExchangePlaces> places;
-  if (!Rounds(*options.model)) {
-    const RingPlan plan(cut);
+  if (!sums.direct) {
+    const RingPlan plan = sums.OwnRing();
     places.push_back({.stage = options.part.stage, .granter = ranks[plan.right()], .bytes = plan.SentBytes()});
     return places;
   }
-  const DirectPlan plan(cut);
-  for (int replica = 0; replica < cut.size; ++replica) {
-    if (replica == cut.rank) continue;
+  const DirectPlan plan = sums.OwnDirect();
+  for (int replica = 0; replica < plan.size(); ++replica) {
+    if (!plan.Meets(replica)) continue;
     places.push_back({.stage = options.part.stage, .granter = ranks[replica], .bytes = plan.BytesFrom(replica)});
   }
   return places;
 }
+
+int64_t SumOf(const std::vector<size_t>& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
 /// The slice of a parameter of the ParamStore that node `server` of the server stage has.
 /// @param served JobPlan::served of the conv stage.
@@ -114,14 +136,29 @@ size_t ExchangeHostBytes(const NodeModel& model) {
       continue;
     }
     if (groups.empty() || stage.by_nccl || stage.served >= 0) continue;
-    const BlockPlan::Options cut = CutOf(model, part, ExchangedParamsOf(model, groups));
-    const RingPlan plan(cut);
-    bytes += LinkedExchange::BucketBytes(plan);
-    bytes += Rounds(model) ? DirectAllreduce::BytesFor(DirectPlan(cut)) : Ring::BytesFor(plan);
+    const Sums sums(model, part, ExchangedParamsOf(model, groups));
+    bytes += sums.direct ? LinkedExchange::BucketBytes(sums.OwnDirect()) : LinkedExchange::BucketBytes(sums.OwnRing());
+    bytes += sums.direct ? DirectAllreduce::BytesFor(sums.OwnDirect()) : Ring::BytesFor(sums.OwnRing());
     if (model.on_host()) continue;
-    for (const size_t count : plan.counts()) bytes += count * sizeof(float);
+    for (const size_t count : sums.cut.counts) bytes += count * sizeof(float);
   }
   return bytes;
+}
+
+ExchangeTraffic SummedBytes(const NodeModel& model, const StagePart& part) {
+  const Sums sums(model, part, ExchangedParamsOf(model, ExchangedGroupsOf(model, part.stage)));
+  if (!sums.direct || model.table().stage(part.stage).by_nccl) {
+    const RingPlan plan = sums.OwnRing();
+    return {SumOf(plan.SentBytes()), SumOf(sums.RingOf(plan.left()).SentBytes())};
+  }
+  ExchangeTraffic traffic;
+  const DirectPlan plan = sums.OwnDirect();
+  for (int replica = 0; replica < plan.size(); ++replica) {
+    if (!plan.Meets(replica)) continue;
+    traffic.sent += SumOf(plan.BytesFrom(replica));
+    traffic.received += SumOf(sums.DirectOf(replica).BytesFrom(plan.rank()));
+  }
+  return traffic;
 }
 
 StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& options, const ParamStore& store,
@@ -173,13 +210,13 @@ StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::uniq
   const StageInfo& stage = options.model->table().stage(options.part.stage);
   CHECK(stage.conv && stage.size() > 1) << "stage " << stage.name << " has no replicas that exchange";
   if (options.device->connect && stage.by_nccl) return OverGpus(options, stage.size());
-  const BlockPlan::Options cut = CutOf(*options.model, options.part, options.params);
+  const Sums how(*options.model, options.part, options.params);
   Device* const device = options.device->device.get();
   *links = std::make_unique<ExchangeLinks>(
-      ExchangeLinks::Options{options.transport, stage.ranks, options.part.stage, PlacesOf(options, cut), device});
+      ExchangeLinks::Options{options.transport, stage.ranks, options.part.stage, PlacesOf(options, how), device});
   const auto sums = [&](Allreduce::DoneSink on_done) {
-    if (Rounds(*options.model)) return DirectAllreduce::Create(DirectPlan(cut), links->get(), std::move(on_done));
-    return Ring::Create(RingPlan(cut), links->get(), std::move(on_done));
+    if (how.direct) return DirectAllreduce::Create(how.OwnDirect(), links->get(), std::move(on_done));
+    return Ring::Create(how.OwnRing(), links->get(), std::move(on_done));
   };
   const auto linked = [&](Exchange::Callbacks callbacks) -> StatusOr<ExchangePtr> {
     HP_ASSIGN_OR_RETURN(auto exchange,

@@ -35,10 +35,17 @@ struct ExchangeOptions {
 /// where nothing is exchanged.
 size_t ExchangeHostBytes(const NodeModel& model);
 
+/// Bytes that a node sends and receives in one allreduce of all gradients.
+struct ExchangeTraffic {
+  int64_t sent = 0, received = 0;
+};
+/// Those of a replica of a stage without servers, counted by its plan; by NCCL as round a ring.
+ExchangeTraffic SummedBytes(const NodeModel& model, const StagePart& part);
+
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
 /// has it so (StageInfo::by_nccl); else over the node's connections, with gradients of a GPU copied through the host's
-/// memory: by a ring, or, with wire_precision BF16, by what every two replicas send each other. All replicas decide
-/// alike. With NCCL it blocks until all replicas have called it. Main thread.
+/// memory: by a ring; or along the trees of DirectPlan with wire_precision BF16, and where some of several hosts have
+/// several replicas. All replicas decide alike. With NCCL it blocks until all replicas have called it. Main thread.
 /// @param links set to those among the replicas, which must outlive the exchange; null: NCCL needs none.
 /// @return kUnavailable: NCCL can't connect, or what `rendezvous` returned; kFailedPrecondition: the transport can't
 /// register memory.

@@ -231,6 +231,7 @@ std::string ContractTest::Describe(const ClusterSpec& spec) {
     text += " " + std::to_string(servers) + " servers of stage " + std::to_string(stage);
   }
   for (int share : spec.shares) text += " share " + std::to_string(share);
+  for (const std::string& host : spec.hosts) text += " on " + host;
   if (spec.staleness > 0) text += " staleness " + std::to_string(spec.staleness);
   return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
          " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +

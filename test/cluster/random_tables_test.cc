@@ -40,10 +40,15 @@ class Drawing {
     spec.reader_threads = Below(3) + 1;
     spec.tcp = Below(3) == 0;
     spec.delay_seed = Below(2) == 0 ? random_() : 0;
+    if (!spec.tcp) DrawHosts(&spec);
     return spec;
   }
 
  private:
+  /// Which nodes share hosts decides how replicas sum.
+  void DrawHosts(ClusterSpec* spec) {
+    for (int node = Below(6); node > 0; --node) spec->hosts.push_back("127.0.0." + std::to_string(Below(3) + 1));
+  }
   /// Where a stage may begin, and the layer before it.
   struct Cut {
     const char *start, *end;

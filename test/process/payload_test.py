@@ -66,6 +66,16 @@ class PayloadTest(cluster.JobTest):
             with self.subTest(stages=stages):
                 self.check(self.make_table(micro_batches=2, stages=stages))
 
+    def test_replicas_that_share_hosts(self):
+        self.make_job(iterations=ITERATIONS, test=True)
+        here, there = "127.0.0.1", "127.0.0.2"
+        for hosts, extra in (([here, here, there, there], ""), ([here, there, there, here, there], ""),
+                             ([here, here, there, there], "wire_precision: BF16")):
+            with self.subTest(hosts=hosts, extra=extra):
+                fc = len(hosts) - 3
+                self.check(self.make_table(conv=3, fc=fc, hosts=hosts, ports=cluster.free_ports(len(hosts), "0.0.0.0"),
+                                           extra=extra))
+
     def test_a_replica_and_a_shard_on_one_node(self):
         self.make_job(iterations=ITERATIONS, test=True)
         names = self.make_table(conv=2, fc=3, micro_batches=2)

@@ -88,7 +88,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
       node->set_name(name + std::to_string(part));
       node->set_stage(stage);
       node->set_index(part);
-      node->set_host("127.0.0.1");
+      node->set_host(spec.hosts.empty() ? "127.0.0.1" : spec.hosts[(config.node_size() - 1) % spec.hosts.size()]);
       node->set_port(20000 + config.node_size());
       node->set_pool_size(spec.pool_size);
       node->set_threads(spec.threads);

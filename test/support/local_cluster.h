@@ -60,6 +60,7 @@ struct ClusterSpec {
   std::string resume, weights;
   std::string device = "cpu";                            ///< of every node, in the table
   std::function<std::string(Rank rank)> device_of = {};  ///< of each node instead
+  std::vector<std::string> hosts = {};                   ///< of nodes in turn, not over TCP; empty: all here
   TransportConfig::DeviceCopies device_copies = TransportConfig::ON;
   size_t least_host_copy = kLeastHostCopy;  ///< NodeOptions; over TCP alone
   /// Opens what a node computes on; null: what the table says.

@@ -110,6 +110,34 @@ TEST(RoutingTableTest, DivisionHashIsOfSplitsAndBoundaries) {
   EXPECT_NE(RoutingTable::Create(config, "table").value().division_hash(), plain);
 }
 
+/// Replicas of a host add their gradients before the hosts do.
+TEST(RoutingTableTest, DivisionHashIsOfWhoSharesHosts) {
+  std::string nodes;
+  for (int i = 0; i < 4; ++i) {
+    nodes += "node { name: 'c" + std::to_string(i) + "' stage: 0 index: " + std::to_string(i) + " host: 'HOST" +
+             std::to_string(i) + "' port: " + std::to_string(i + 1) + " } ";
+  }
+  const auto table = [&](const std::vector<std::string>& hosts, const std::string& exchange = "",
+                         const std::string& more = "") {
+    RoutingTableConfig config =
+        Parse<RoutingTableConfig>("solver: 's' stage { name: 'conv' kind: CONV " + exchange + " } " + nodes + more);
+    for (int i = 0; i < 4; ++i) config.mutable_node(i)->set_host(hosts[i]);
+    return RoutingTable::Create(config, "table").value();
+  };
+  const RoutingTable apart = table({"a", "b", "c", "d"}), shared = table({"b", "a", "b", "a"});
+  EXPECT_FALSE(apart.stage(0).sums_within_hosts());
+  EXPECT_TRUE(shared.stage(0).sums_within_hosts());
+  EXPECT_THAT(shared.stage(0).host_of, ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(shared.stage(0).hosts, 2);
+  EXPECT_NE(shared.division_hash(), apart.division_hash());
+  EXPECT_NE(table({"a", "a", "b", "b"}).division_hash(), shared.division_hash());
+  EXPECT_EQ(table({"x", "y", "x", "y"}).division_hash(), shared.division_hash());
+  EXPECT_EQ(table({"a", "a", "a", "a"}).division_hash(), apart.division_hash()) << "a ring, too";
+  const RoutingTable served = table({"a", "a", "b", "b"}, "exchange: PARAMETER_SERVER",
+                                    "stage { kind: PS serves: 'conv' } node { name: 'p' stage: 1 host: 'c' port: 9 }");
+  EXPECT_FALSE(served.stage(0).sums_within_hosts());
+}
+
 /// NCCL and a ring add in orders of their own.
 TEST(RoutingTableTest, TlsDecidesWhatSumsForGpus) {
   RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);

@@ -113,6 +113,16 @@ TEST(Simulation, ARingOfSmallBlocksTakesItsLatencies) {
   EXPECT_EQ(Simulated(job, Times(3, 4)).ns, 8 * (7 * kMs + 14 * (50'000 + 100)));
 }
 
+TEST(Simulation, HostsThatSumFirstGoRoundByOneReplica) {
+  SimulatedJob job = DataParallel(4, 80'000'000, 1e9, 10);
+  job.nodes[1].host = 0;
+  job.nodes[3].host = 2;
+  job.exchanges[0].on_links = {0, 2};
+  const SimulationResult shared = Simulated(job, Times(0, 0));
+  EXPECT_EQ(shared.ns, Simulated(DataParallel(2, 80'000'000, 1e9, 10), Times(0, 0)).ns);
+  EXPECT_EQ(shared.nodes[0].sent_bytes, 8 * 80'000'000);
+}
+
 TEST(Simulation, TwoNodesOfOneHostShareItsLink) {
   SimulatedJob job = DataParallel(4, 80'000'000, 1e9, 10);
   const double apart = static_cast<double>(Simulated(job, Times(0, 0)).ns);

@@ -50,15 +50,19 @@ class ScriptedLinks : public PeerLinks {
   const Sink sink_;
 };
 
-/// How replicas sum: round a ring; or directly, rounding to bfloat16 all but what is exact.
+/// How replicas sum: round a ring; or as DirectPlan says, rounding to bfloat16 all but what is exact.
 enum class Way { kRing, kDirect };
+
+/// Where replicas are: DirectPlan's host_of. Empty: apart.
+using HostsOf = std::vector<int>;
 
 /// A job of replicas that sum `counts` in each of `clocks` updates. All that is under way is in `pending_`; a step
 /// delivers one of it, or starts the next collective of a replica.
 class Job {
  public:
-  Job(Way way, int size, std::vector<size_t> counts, int clocks, unsigned seed, std::vector<bool> exact = {})
-      : clocks_(clocks), random_(seed) {
+  Job(Way way, int size, std::vector<size_t> counts, int clocks, unsigned seed, std::vector<bool> exact = {},
+      HostsOf hosts = {})
+      : clocks_(clocks), hosts_(std::move(hosts)), random_(seed) {
     for (int rank = 0; rank < size; ++rank) {
       const BlockPlan::Options options{.rank = rank,
                                        .size = size,
@@ -80,7 +84,7 @@ class Job {
         replica->expected[plan.right()] = plan.SentBytes();
         replica->sums = *Ring::Create(plan, replica->links.get(), on_done);
       } else {
-        const DirectPlan plan(options);
+        const DirectPlan plan(options, hosts_);
         for (int peer = 0; peer < size; ++peer) {
           if (peer != rank) replica->expected[peer] = plan.BytesFrom(peer);
         }
@@ -129,8 +133,9 @@ class Job {
     return values;
   }
   const BlockPlan& plan() const { return replicas_[0]->plan(); }
-  /// Bytes that replica 0 has sent.
+  /// Bytes that replica 0 has sent; that all have sent to other hosts.
   size_t sent() const { return replicas_[0]->sent; }
+  size_t sent_abroad() const { return sent_abroad_; }
   size_t most_writes() const { return most_writes_; }
 
  private:
@@ -190,6 +195,7 @@ class Job {
     EXPECT_EQ(posted.grant.generation, posted.place.clock);
     writer.sources[{posted.peer, posted.place}] = posted.source;
     writer.sent += posted.source.size();
+    if (hosts_.empty() || hosts_[rank] != hosts_[posted.peer]) sent_abroad_ += posted.source.size();
     most_writes_ = std::max(most_writes_, writer.sources.size());
     pending_.push_back([this, rank, &writer, &peer, posted] {
       const std::span<std::byte> place = peer.places.at({rank, posted.place});
@@ -206,10 +212,11 @@ class Job {
   }
 
   const size_t clocks_;
+  const HostsOf hosts_;
   std::mt19937 random_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::function<Status()>> pending_;
-  size_t most_writes_ = 0;
+  size_t most_writes_ = 0, sent_abroad_ = 0;
   int posts_ = 0, fail_at_ = -1;
 };
 
@@ -234,12 +241,32 @@ Values SumOf(Way way, bool exact, int size, int clock, int collective, size_t co
   return size > 1 ? sum : inputs[0];
 }
 
-void ExpectSums(const Job& job, Way way, int size, int clocks) {
+/// The sums of hosts, in the order of their first replicas; each of its replicas' in their order.
+Values SumOfHosts(bool exact, const HostsOf& hosts, int clock, int collective, size_t count) {
+  const auto rounded = [&](float value) { return exact ? value : FromBFloat16(ToBFloat16(value)); };
+  Values sum(count);
+  std::set<int> seen;
+  for (size_t first = 0; first < hosts.size(); ++first) {
+    if (!seen.insert(hosts[first]).second) continue;
+    Values of_host = Job::InputOf(static_cast<int>(first), clock, collective, count);
+    for (size_t other = first + 1; other < hosts.size(); ++other) {
+      if (hosts[other] != hosts[first]) continue;
+      const Values input = Job::InputOf(static_cast<int>(other), clock, collective, count);
+      for (size_t i = 0; i < count; ++i) of_host[i] += input[i];
+    }
+    for (size_t i = 0; i < count; ++i) sum[i] = first == 0 ? rounded(of_host[i]) : sum[i] + rounded(of_host[i]);
+  }
+  for (float& value : sum) value = rounded(value);
+  return sum;
+}
+
+void ExpectSums(const Job& job, Way way, int size, int clocks, const HostsOf& hosts = {}) {
   for (int clock = 0; clock < clocks; ++clock) {
     for (size_t c = 0; c < job.plan().collectives().size(); ++c) {
       const int collective = static_cast<int>(c);
       const auto& plan = job.plan().collectives()[c];
-      const Values expected = SumOf(way, plan.exact, size, clock, collective, plan.count);
+      const Values expected = hosts.empty() ? SumOf(way, plan.exact, size, clock, collective, plan.count)
+                                            : SumOfHosts(plan.exact, hosts, clock, collective, plan.count);
       for (int rank = 0; rank < size; ++rank) {
         const Values& found = job.result(rank, clock, collective);
         ASSERT_EQ(found.size(), plan.count);
@@ -320,6 +347,63 @@ TEST(DirectAllreduce, WhatIsExactIsNotRounded) {
         for (const int param : collective.params) EXPECT_EQ(collective.exact, exact[param]) << param;
       }
     }
+  }
+}
+
+const std::vector<HostsOf> kSharedHosts = {
+    {0, 0},          {3, 3, 3},          {0, 0, 1, 1},       {0, 1, 0, 1, 0},
+    {0, 0, 0, 1, 2}, {0, 1, 1, 2, 2, 2}, {2, 1, 1, 1, 1, 1}, {0, 1, 2, 3, 3, 2, 1, 0}};
+
+TEST(DirectAllreduceOverHosts, SumsOfHostsAreAddedWhateverComesFirst) {
+  const std::vector<bool> exact = {true, false, true, false, false, false, true, false};
+  for (const HostsOf& hosts : kSharedHosts) {
+    const int size = static_cast<int>(hosts.size());
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+      SCOPED_TRACE(testing::Message() << testing::PrintToString(hosts) << ", seed " << seed);
+      Job job(Way::kDirect, size, kMixedCounts, 3, seed, exact, hosts);
+      const Status status = job.Run();
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_TRUE(job.AllDone());
+      ExpectSums(job, Way::kDirect, size, 3, hosts);
+    }
+  }
+}
+
+// Of each host one sum goes out and one comes in, however many replicas it has.
+TEST(DirectAllreduceOverHosts, EachHostsSumCrossesTheNetworkOnce) {
+  constexpr size_t kCount = 3000;
+  for (const HostsOf& hosts : kSharedHosts) {
+    for (const bool exact : {false, true}) {
+      SCOPED_TRACE(testing::PrintToString(hosts));
+      Job job(Way::kDirect, static_cast<int>(hosts.size()), {kCount}, 1, 1, {exact}, hosts);
+      ASSERT_TRUE(job.Run().ok());
+      const size_t others = std::set<int>(hosts.begin(), hosts.end()).size() - 1;
+      EXPECT_EQ(job.sent_abroad(), 2 * others * kCount * (exact ? 4 : 2));
+    }
+  }
+}
+
+TEST(DirectAllreduceOverHosts, AFailedPostIsReturnedWhereverItHappens) {
+  const HostsOf hosts = {0, 1, 1, 0};
+  Job whole(Way::kDirect, 4, kMixedCounts, 2, 1, {}, hosts);
+  ASSERT_TRUE(whole.Run().ok());
+  ASSERT_GT(whole.posts(), 100);
+  for (int post = 0; post < whole.posts(); ++post) {
+    Job job(Way::kDirect, 4, kMixedCounts, 2, 1, {}, hosts);
+    job.FailAt(post);
+    EXPECT_EQ(job.Run().code(), StatusCode::kUnavailable) << "post " << post;
+  }
+}
+
+// Hosts send alike whatever their numbers of replicas are.
+TEST(DirectPlan, BlocksAreDealtOutToHosts) {
+  const HostsOf hosts = {0, 0, 0, 0, 1, 0};
+  const DirectPlan plan({.rank = 0, .size = 6, .counts = {600}}, hosts);
+  std::map<int, int> owned;
+  for (int block = 0; block < 6; ++block) ++owned[plan.host_of(plan.owner(block))];
+  EXPECT_EQ(owned, (std::map<int, int>{{0, 3}, {1, 3}}));
+  for (int block = 0; block < 4; ++block) {
+    EXPECT_EQ(DirectPlan({.rank = 0, .size = 4, .counts = {600}}).owner(block), block) << "apart";
   }
 }
 
