@@ -70,6 +70,25 @@ class LinkBytesTest(cut_link_test.Hosts):
         values = 4 * 9 + 4 + 100 * 4000 + 4000 + 4000 * 4 + 4
         self.assertAlmostEqual(sent, ITERATIONS * 2 * 2 / 3 * values * 2, delta=0.001 * sent)
 
+    def test_replicas_of_a_host_sum_first(self):
+        """Of two hosts each sends one sum of its own, halved among the blocks of both, and as much of the sum of all."""
+        values = 4 * 9 + 4 + 100 * 4000 + 4000 + 4000 * 4 + 4
+        hosts = self.make_hosts(["a", "b"])
+        for precision, value_bytes in (("FP32", 4), ("BF16", 2)):
+            with self.subTest(precision=precision):
+                self.make_job(iterations=ITERATIONS, hidden=4000)
+                names = self.make_table(conv=4, fc=0, hosts=[hosts[0], hosts[1], hosts[1], hosts[0]],
+                                        extra="wire_precision: " + precision)
+                before = [self.on_links(host) for host in self.hosts]
+                nodes = [self.start(name=name, prefix=self.on_host(host)) for name, host in zip(names, "abba")]
+                self.expect_all(nodes, 0, "Optimization Done")
+                expected = ITERATIONS * values * value_bytes
+                for host, begin in zip(self.hosts, before):
+                    for way, (first, last) in enumerate(zip(begin, self.on_links(host))):
+                        print("    %s, way %d: %d bytes of sums, %d on the link" % (host, way, expected, last - first))
+                        self.assertGreaterEqual(last - first, 0.999 * expected)
+                        self.assertLessEqual(last - first, expected * (1 + OVERHEAD) + 2 * START)
+
     def test_the_gauge_knows_the_limit_of_a_link(self):
         self.make_job(iterations=ITERATIONS, net=TILED)
         nodes = self.run_hosts(1, 1, rate="40mbit", edit=lambda table: re.sub(
