@@ -43,14 +43,25 @@ bool CopyQueue::stopping() {
   return stopping_;
 }
 
+void CopyQueue::End(const UnderWay& job) {
+  const Status status = job.status.ok() ? copier_->Wait(job.mark) : job.status;
+  if (!stopping()) job.done(status);
+}
+
+// What the processors copy is done when it has begun: reported before the next copy, it is there sooner.
 void CopyQueue::Run() {
   std::deque<UnderWay> under_way;
   for (;;) {
-    for (Job& job : Take(under_way.empty())) under_way.push_back(Started(std::move(job)));
-    if (under_way.empty()) return;  // stopping
-    UnderWay& first = under_way.front();
-    const Status status = first.status.ok() ? copier_->Wait(first.mark) : first.status;
-    if (!stopping()) first.done(status);
+    std::deque<Job> jobs = Take(under_way.empty());
+    if (jobs.empty() && under_way.empty()) return;  // stopping
+    for (Job& job : jobs) {
+      under_way.push_back(Started(std::move(job)));
+      if (!copier_->is_host()) continue;
+      End(under_way.front());
+      under_way.pop_front();
+    }
+    if (under_way.empty()) continue;
+    End(under_way.front());
     under_way.pop_front();
   }
 }

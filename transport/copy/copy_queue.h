@@ -48,6 +48,8 @@ class CopyQueue {
   /// Waits for jobs if none is under way. @return those there are.
   std::deque<Job> Take(bool wait) HP_EXCLUDES(mutex_);
   UnderWay Started(Job job);
+  /// Waits for it and reports it.
+  void End(const UnderWay& job) HP_EXCLUDES(mutex_);
   bool stopping() HP_EXCLUDES(mutex_);
 
   DeviceCopier* const copier_;
