@@ -46,6 +46,11 @@ Status Refused(size_t bytes, const std::string& why) {
                            why.c_str());
 }
 
+Status NotOpened(int64_t pid, const std::string& link) {
+  return FailedPrecondition("the memory of process %lld can't be opened (%s): %s", static_cast<long long>(pid),
+                            link.c_str(), LastError().c_str());
+}
+
 }  // namespace
 
 // A file beyond RLIMIT_FSIZE would end the process by SIGXFSZ.
@@ -71,19 +76,17 @@ StatusOr<SealedMemory> SealedMemory::Open(int64_t pid, int file, uint64_t inode,
   const std::string link = Format("/proc/%lld/fd/%d", static_cast<long long>(pid), file);
   // Has no effect on what it is, whatever it is.
   const File found(open(link.c_str(), O_PATH | O_CLOEXEC));
-  if (found.number() < 0)
-    return FailedPrecondition("its memory can't be opened (%s): %s", link.c_str(), LastError().c_str());
+  if (found.number() < 0) return NotOpened(pid, link);
   const std::string ours = Format("/proc/self/fd/%d", found.number());
   struct stat status;
-  if (fstat(found.number(), &status) != 0) return FailedPrecondition("%s: %s", link.c_str(), LastError().c_str());
+  if (fstat(found.number(), &status) != 0) return NotOpened(pid, link);
   std::string target(kPage, '\0');
   const ssize_t length = readlink(ours.c_str(), target.data(), target.size());
   const bool memory_file = length > 0 && target.starts_with("/memfd:") && S_ISREG(status.st_mode);
   if (!memory_file || status.st_ino != inode)
     return InvalidArgument("%s is not the memory that it stands for", link.c_str());
   const File opened(open(ours.c_str(), O_RDWR | O_CLOEXEC));
-  if (opened.number() < 0)
-    return FailedPrecondition("its memory can't be opened (%s): %s", link.c_str(), LastError().c_str());
+  if (opened.number() < 0) return NotOpened(pid, link);
   const int seals = fcntl(opened.number(), F_GET_SEALS);
   if (seals < 0 || !(seals & F_SEAL_SHRINK)) return InvalidArgument("%s may shrink", link.c_str());
   if (fstat(opened.number(), &status) != 0 || static_cast<uint64_t>(status.st_size) < bytes) {
