@@ -193,6 +193,10 @@ std::string Mismatch(const std::vector<Tokenizer::Token>& tokens, size_t index, 
   if (wanted.empty()) return message;
   const Tokenizer::Token& token = tokens[index];
   std::string text = "found " + Found(token) + "; expected " + Wanted(wanted);
+  const std::string& field = frames.back().field;
+  if (wanted == "identifier" && index > 0 && tokens[index - 1].text == "," && !field.empty()) {
+    return text + Format(" behind the \",\" that ends field \"%s\"", field.c_str());
+  }
   if (token.text.empty() && frames.size() > 1) {
     text += Format(" or the \"}\" that closes \"%s\" of line %d", frames[frames.size() - 2].field.c_str(),
                    tokens[frames.back().opened_at].line + 1);

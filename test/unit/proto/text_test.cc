@@ -94,6 +94,14 @@ TEST(TextTest, SaysWhatStoodThereAndWhatWasExpected) {
   EXPECT_EQ(NetError("layer {\n  name \"conv\"\n}"), "net.prototxt:2:8: found the string \"conv\"; expected \":\"");
 }
 
+/// A list needs brackets: "device_id: 0,1" ends the field at its comma.
+TEST(TextTest, AListWithoutBracketsNamesTheField) {
+  EXPECT_EQ(NetError("layer { name: 'a' convolution_param { kernel_size: 3,5 } }"),
+            "net.prototxt:1:54: found \"5\"; expected a field name behind the \",\" that ends field \"kernel_size\"");
+  EXPECT_EQ(NetError("layer { name: 'a' convolution_param { kernel_size: [3, x] } }"),
+            "net.prototxt:1:56: found \"x\"; expected a whole number");
+}
+
 TEST(TextTest, UnclosedBlockNamesWhereItBegan) {
   EXPECT_EQ(NetError("name: 'n'\nlayer {\n  name: 'a'\n"),
             "net.prototxt:4:1: found the end of the file; expected a field name or the \"}\" that closes \"layer\" of "
