@@ -67,6 +67,7 @@ class BlockPlan {
 
   /// Chunks of a block of a collective.
   uint32_t ChunksOf(int collective, int block) const;
+  int64_t ValuesOfBlock(int collective, int block) const { return BlockOf(collective, block).size(); }
   /// The values of the collective that a chunk of a block has. Empty: there is no such chunk.
   Range ValuesOf(int collective, int block, uint32_t chunk) const;
 

@@ -8,13 +8,12 @@ namespace hp {
 
 DirectPlan::Trees::Trees(int size, const std::vector<int>& hosts) {
   CHECK(hosts.empty() || static_cast<int>(hosts.size()) == size);
-  std::map<int, int> numbers;
   for (int replica = 0; replica < size; ++replica) {
     const int host = hosts.empty() ? replica : hosts[replica];
-    const auto [number, is_new] = numbers.try_emplace(host, static_cast<int>(members.size()));
-    if (is_new) members.emplace_back();
-    host_of.push_back(number->second);
-    members[number->second].push_back(replica);
+    CHECK(host >= 0 && host <= std::ssize(members)) << "hosts are numbered in the order of their first replicas";
+    if (host == std::ssize(members)) members.emplace_back();
+    host_of.push_back(host);
+    members[host].push_back(replica);
   }
 }
 
@@ -24,35 +23,41 @@ int DirectPlan::Trees::Owner(int block) const {
   return of_host[block / hosts % static_cast<int>(of_host.size())];
 }
 
-// On the owner's host that is the owner itself; elsewhere collectors take turns.
-int DirectPlan::Trees::Parent(int replica, int block) const {
+// On other hosts than the owner's, collectors take turns.
+int DirectPlan::Trees::Collector(int host, int block) const {
   const int owner = Owner(block);
+  if (host_of[owner] == host) return owner;
+  return members[host][block % static_cast<int>(members[host].size())];
+}
+
+int DirectPlan::Trees::Parent(int replica, int block) const {
+  const int owner = Owner(block), collector = Collector(host_of[replica], block);
   if (replica == owner) return -1;
-  if (host_of[replica] == host_of[owner]) return owner;
-  const std::vector<int>& of_host = members[host_of[replica]];
-  const int collector = of_host[block % static_cast<int>(of_host.size())];
   return replica == collector ? owner : collector;
 }
 
-std::vector<int> DirectPlan::Trees::Blocks(int child, int parent) const {
-  std::vector<int> blocks;
-  for (int block = 0; block < static_cast<int>(host_of.size()); ++block) {
-    if (Parent(child, block) == parent) blocks.push_back(block);
+std::vector<int> DirectPlan::Trees::Children(int replica, int block) const {
+  const int host = host_of[replica];
+  if (Collector(host, block) != replica) return {};
+  std::vector<int> children = members[host];
+  std::erase(children, replica);
+  for (int other = 0; Owner(block) == replica && other < std::ssize(members); ++other) {
+    if (other != host) children.push_back(Collector(other, block));
   }
-  return blocks;
+  std::sort(children.begin(), children.end());
+  return children;
 }
 
+// A replica of a host has all blocks of those there that collect or own them in common with these.
 int DirectPlan::Trees::MostBlocks() const {
-  int most = 1;
-  const int size = static_cast<int>(host_of.size());
-  for (int child = 0; child < size; ++child) {
-    std::map<int, int> of_parent;
-    for (int block = 0; block < size; ++block) {
-      const int parent = Parent(child, block);
-      if (parent >= 0) most = std::max(most, ++of_parent[parent]);
+  std::vector<int> blocks(host_of.size());
+  for (int block = 0; block < std::ssize(host_of); ++block) {
+    for (int host = 0; host < std::ssize(members); ++host) {
+      const int collector = Collector(host, block);
+      if (members[host].size() > 1 || collector == Owner(block)) ++blocks[collector];
     }
   }
-  return most;
+  return *std::max_element(blocks.begin(), blocks.end());
 }
 
 DirectPlan::DirectPlan(Options options, const std::vector<int>& host_of)
@@ -60,17 +65,17 @@ DirectPlan::DirectPlan(Options options, const std::vector<int>& host_of)
 
 // Steps are numbered by the place of a block among those that a link has, so that all links share one numbering.
 DirectPlan::DirectPlan(Options options, Trees trees)
-    : BlockPlan(std::move(options), 2 * trees.MostBlocks()), trees_(std::move(trees)), children_(size()) {
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    above_[peer] = trees_.Blocks(rank(), peer);
-    below_[peer] = trees_.Blocks(peer, rank());
-    for (const int block : below_[peer]) children_[block].push_back(peer);
+    : BlockPlan(std::move(options), 2 * trees.MostBlocks()), trees_(std::move(trees)) {
+  for (int block = 0; block < size(); ++block) {
+    if (parent(block) >= 0) links_[parent(block)].above.push_back(block);
+    children_.push_back(trees_.Children(rank(), block));
+    for (const int child : children_.back()) links_[child].below.push_back(block);
   }
 }
 
 uint32_t DirectPlan::NumberOf(const Chunk& chunk, Way way, int peer) const {
-  const std::vector<int>& blocks = parent(chunk.block) == peer ? above_.at(peer) : below_.at(peer);
+  const Link& link = links_.at(peer);
+  const std::vector<int>& blocks = parent(chunk.block) == peer ? link.above : link.below;
   const auto at = std::lower_bound(blocks.begin(), blocks.end(), chunk.block);
   CHECK(at != blocks.end() && *at == chunk.block);
   return Number({chunk.collective, 2 * static_cast<int>(at - blocks.begin()) + way, chunk.chunk});
@@ -80,7 +85,8 @@ uint32_t DirectPlan::NumberOf(const Chunk& chunk, Way way, int peer) const {
 std::pair<DirectPlan::Chunk, DirectPlan::Way> DirectPlan::TransferOf(uint32_t number, int peer, bool granted) const {
   const auto [collective, step, chunk] = At(number);
   const Way way = step % 2 == kUp ? kUp : kDown;
-  const std::vector<int>& blocks = granted == (way == kUp) ? below_.at(peer) : above_.at(peer);
+  const Link& link = links_.at(peer);
+  const std::vector<int>& blocks = granted == (way == kUp) ? link.below : link.above;
   const size_t index = static_cast<size_t>(step) / 2;
   CHECK_LT(index, blocks.size());
   return {{collective, blocks[index], chunk}, way};
@@ -88,16 +94,38 @@ std::pair<DirectPlan::Chunk, DirectPlan::Way> DirectPlan::TransferOf(uint32_t nu
 
 std::vector<size_t> DirectPlan::BytesFrom(int peer) const {
   std::vector<size_t> bytes(places());
+  const auto link = links_.find(peer);
+  if (link == links_.end()) return bytes;
   for (uint32_t number = 0; number < places(); ++number) {
     const auto [collective, step, chunk] = At(number);
     const Way way = step % 2 == kUp ? kUp : kDown;
-    const std::vector<int>& blocks = way == kUp ? above_.at(peer) : below_.at(peer);
+    const std::vector<int>& blocks = way == kUp ? link->second.above : link->second.below;
     const size_t index = static_cast<size_t>(step) / 2;
     if (index >= blocks.size()) continue;
     const Range values = ValuesOf(collective, blocks[index], chunk);
     bytes[number] = static_cast<size_t>(values.size()) * ValueBytes(collective, way, rank(), peer);
   }
   return bytes;
+}
+
+DirectPlan::Traffic DirectPlan::TrafficOfAll() const {
+  Traffic traffic;
+  const auto add = [&](int collective, int block, Way way, int peer, int64_t* bytes) {
+    *bytes += ValuesOfBlock(collective, block) * static_cast<int64_t>(ValueBytes(collective, way, rank(), peer));
+  };
+  for (int collective = 0; collective < std::ssize(collectives()); ++collective) {
+    for (int block = 0; block < size(); ++block) {
+      if (const int to = parent(block); to >= 0) {
+        add(collective, block, kUp, to, &traffic.sent);
+        add(collective, block, kDown, to, &traffic.received);
+      }
+      for (const int child : children(block)) {
+        add(collective, block, kUp, child, &traffic.received);
+        add(collective, block, kDown, child, &traffic.sent);
+      }
+    }
+  }
+  return traffic;
 }
 
 }  // namespace hp

@@ -33,10 +33,15 @@ class DirectPlan : public BlockPlan {
     auto operator<=>(const Chunk&) const = default;
   };
 
-  /// @param host_of by replica: a number of its host, equal for replicas of one host. Empty: each has its own.
+  /// Bytes that a replica sends and receives in an update.
+  struct Traffic {
+    int64_t sent = 0, received = 0;
+  };
+
+  /// @param host_of by replica: its host, numbered in the order of each one's first replica (CHECK). Empty: each has
+  /// its own.
   explicit DirectPlan(Options options, const std::vector<int>& host_of = {});
 
-  /// By replica: its host, numbered in the order of each one's first replica.
   int host_of(int replica) const { return trees_.host_of[replica]; }
   int hosts() const { return static_cast<int>(trees_.members.size()); }
   /// Whether a transfer between two replicas crosses the network.
@@ -49,7 +54,7 @@ class DirectPlan : public BlockPlan {
   const std::vector<int>& children(int block) const { return children_[block]; }
 
   /// Whether this replica and another one are parent and child in a block's tree.
-  bool Meets(int peer) const { return peer != rank() && !(above_.at(peer).empty() && below_.at(peer).empty()); }
+  bool Meets(int peer) const { return links_.contains(peer); }
 
   /// Bytes of a value of a collective on its way between two replicas.
   size_t ValueBytes(int collective, Way way, int a, int b) const {
@@ -65,16 +70,18 @@ class DirectPlan : public BlockPlan {
   /// By number: bytes of the place that `peer` grants this replica; 0: it grants none of this number. All 0 where the
   /// two never meet in a tree.
   std::vector<size_t> BytesFrom(int peer) const;
+  Traffic TrafficOfAll() const;
 
  private:
   /// Who is where in the trees of all blocks.
   struct Trees {
     Trees(int size, const std::vector<int>& hosts);
     int Owner(int block) const;
+    /// Who adds a host's parts of a block: on the owner's host the owner.
+    int Collector(int host, int block) const;
     int Parent(int replica, int block) const;
-    /// Blocks in whose trees `child` is below `parent`, ascending.
-    std::vector<int> Blocks(int child, int parent) const;
-    /// The most that Blocks has for any two.
+    std::vector<int> Children(int replica, int block) const;
+    /// At least the most blocks in whose trees two replicas are parent and child.
     int MostBlocks() const;
 
     std::vector<int> host_of;               // by replica
@@ -83,9 +90,14 @@ class DirectPlan : public BlockPlan {
 
   DirectPlan(Options options, Trees trees);
 
+  /// Blocks in whose trees a peer is our parent, and our child; ascending.
+  struct Link {
+    std::vector<int> above, below;
+  };
+
   const Trees trees_;
-  std::vector<std::vector<int>> children_;         // by block: this replica's
-  std::map<int, std::vector<int>> above_, below_;  // by peer: blocks in whose trees it is our parent, or our child
+  std::vector<std::vector<int>> children_;  // by block: this replica's
+  std::map<int, Link> links_;               // by peer
 };
 
 }  // namespace hp

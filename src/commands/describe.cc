@@ -57,7 +57,7 @@ void AddExchange(const NodeModel& model, NodeSummary* summary) {
     const StageInfo& stage = model.table().stage(part.stage);
     if (stage.served < 0) {
       if (groups.empty()) continue;
-      const ExchangeTraffic traffic = SummedBytes(model, part);
+      const DirectPlan::Traffic traffic = SummedBytes(model, part);
       summary->sent_bytes += traffic.sent;
       summary->received_bytes += traffic.received;
       continue;

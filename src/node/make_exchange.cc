@@ -42,21 +42,16 @@ struct Sums {
       if (direct) cut.exact.push_back(!rounds || stored[param].average_keeps.has_value());
     }
   }
-  DirectPlan DirectOf(int replica) const { return DirectPlan(CutOf(replica), host_of); }
-  RingPlan RingOf(int replica) const { return RingPlan(CutOf(replica)); }
-  DirectPlan OwnDirect() const { return DirectOf(cut.rank); }
-  RingPlan OwnRing() const { return RingOf(cut.rank); }
+  DirectPlan Direct() const { return DirectPlan(cut, host_of); }
+  RingPlan Ring(int replica) const {
+    BlockPlan::Options options = cut;
+    options.rank = replica;
+    return RingPlan(options);
+  }
 
   BlockPlan::Options cut;
   bool direct = false;
   std::vector<int> host_of;  // of DirectPlan
-
- private:
-  BlockPlan::Options CutOf(int replica) const {
-    BlockPlan::Options options = cut;
-    options.rank = replica;
-    return options;
-  }
 };
 
 /// @return what each replica to which this one writes grants it.
@@ -64,11 +59,11 @@ std::vector<ExchangePlaces> PlacesOf(const ExchangeOptions& options, const Sums&
   const std::vector<Rank>& ranks = options.model->table().stage(options.part.stage).ranks;
   std::vector<ExchangePlaces> places;
   if (!sums.direct) {
-    const RingPlan plan = sums.OwnRing();
+    const RingPlan plan = sums.Ring(sums.cut.rank);
     places.push_back({.stage = options.part.stage, .granter = ranks[plan.right()], .bytes = plan.SentBytes()});
     return places;
   }
-  const DirectPlan plan = sums.OwnDirect();
+  const DirectPlan plan = sums.Direct();
   for (int replica = 0; replica < plan.size(); ++replica) {
     if (!plan.Meets(replica)) continue;
     places.push_back({.stage = options.part.stage, .granter = ranks[replica], .bytes = plan.BytesFrom(replica)});
@@ -137,28 +132,24 @@ size_t ExchangeHostBytes(const NodeModel& model) {
     }
     if (groups.empty() || stage.by_nccl || stage.served >= 0) continue;
     const Sums sums(model, part, ExchangedParamsOf(model, groups));
-    bytes += sums.direct ? LinkedExchange::BucketBytes(sums.OwnDirect()) : LinkedExchange::BucketBytes(sums.OwnRing());
-    bytes += sums.direct ? DirectAllreduce::BytesFor(sums.OwnDirect()) : Ring::BytesFor(sums.OwnRing());
+    if (sums.direct) {
+      const DirectPlan plan = sums.Direct();
+      bytes += LinkedExchange::BucketBytes(plan) + DirectAllreduce::BytesFor(plan);
+    } else {
+      const RingPlan plan = sums.Ring(part.index);
+      bytes += LinkedExchange::BucketBytes(plan) + Ring::BytesFor(plan);
+    }
     if (model.on_host()) continue;
     for (const size_t count : sums.cut.counts) bytes += count * sizeof(float);
   }
   return bytes;
 }
 
-ExchangeTraffic SummedBytes(const NodeModel& model, const StagePart& part) {
+DirectPlan::Traffic SummedBytes(const NodeModel& model, const StagePart& part) {
   const Sums sums(model, part, ExchangedParamsOf(model, ExchangedGroupsOf(model, part.stage)));
-  if (!sums.direct || model.table().stage(part.stage).by_nccl) {
-    const RingPlan plan = sums.OwnRing();
-    return {SumOf(plan.SentBytes()), SumOf(sums.RingOf(plan.left()).SentBytes())};
-  }
-  ExchangeTraffic traffic;
-  const DirectPlan plan = sums.OwnDirect();
-  for (int replica = 0; replica < plan.size(); ++replica) {
-    if (!plan.Meets(replica)) continue;
-    traffic.sent += SumOf(plan.BytesFrom(replica));
-    traffic.received += SumOf(sums.DirectOf(replica).BytesFrom(plan.rank()));
-  }
-  return traffic;
+  if (sums.direct && !model.table().stage(part.stage).by_nccl) return sums.Direct().TrafficOfAll();
+  const RingPlan plan = sums.Ring(part.index);
+  return {SumOf(plan.SentBytes()), SumOf(sums.Ring(plan.left()).SentBytes())};
 }
 
 StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& options, const ParamStore& store,
@@ -215,8 +206,8 @@ StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::uniq
   *links = std::make_unique<ExchangeLinks>(
       ExchangeLinks::Options{options.transport, stage.ranks, options.part.stage, PlacesOf(options, how), device});
   const auto sums = [&](Allreduce::DoneSink on_done) {
-    if (how.direct) return DirectAllreduce::Create(how.OwnDirect(), links->get(), std::move(on_done));
-    return Ring::Create(how.OwnRing(), links->get(), std::move(on_done));
+    if (how.direct) return DirectAllreduce::Create(how.Direct(), links->get(), std::move(on_done));
+    return Ring::Create(how.Ring(how.cut.rank), links->get(), std::move(on_done));
   };
   const auto linked = [&](Exchange::Callbacks callbacks) -> StatusOr<ExchangePtr> {
     HP_ASSIGN_OR_RETURN(auto exchange,

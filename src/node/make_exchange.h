@@ -3,6 +3,7 @@
 #include "hp/status.h"
 #include "model/node_model.h"
 #include "node/exchange_links.h"
+#include "solvers/exchange/direct_plan.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/exchange/parameter_server.h"
 #include "solvers/exchange/rendezvous.h"
@@ -35,12 +36,9 @@ struct ExchangeOptions {
 /// where nothing is exchanged.
 size_t ExchangeHostBytes(const NodeModel& model);
 
-/// Bytes that a node sends and receives in one allreduce of all gradients.
-struct ExchangeTraffic {
-  int64_t sent = 0, received = 0;
-};
-/// Those of a replica of a stage without servers, counted by its plan; by NCCL as round a ring.
-ExchangeTraffic SummedBytes(const NodeModel& model, const StagePart& part);
+/// What a replica of a stage without servers sends and receives in one allreduce of all gradients, counted by its plan;
+/// by NCCL as round a ring.
+DirectPlan::Traffic SummedBytes(const NodeModel& model, const StagePart& part);
 
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
 /// has it so (StageInfo::by_nccl); else over the node's connections, with gradients of a GPU copied through the host's
