@@ -71,6 +71,27 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
   return division;
 }
 
+void NumberHosts(const std::vector<NodeInfo>& nodes, StageInfo* stage) {
+  std::map<std::string, int> hosts;
+  for (const Rank rank : stage->ranks) {
+    stage->host_of.push_back(hosts.try_emplace(nodes[rank].host, std::ssize(hosts)).first->second);
+  }
+  stage->hosts = static_cast<int>(hosts.size());
+}
+
+/// Says in the division in which order the gradients of a stage are added, as far as its nodes do not say so already.
+void AddSums(const StageInfo& stage, const std::vector<NodeInfo>& nodes, RoutingTableConfig* division) {
+  const bool on_gpus =
+      std::all_of(stage.ranks.begin(), stage.ranks.end(), [&](Rank rank) { return nodes[rank].device != "cpu"; });
+  // NCCL would sum for them, and may not.
+  if (stage.conv && on_gpus && stage.size() > 1 && !stage.by_nccl) division->mutable_transport()->set_tls(true);
+  if (!stage.sums_within_hosts()) return;
+  // Which replicas share a host decides the order, what the hosts are called does not.
+  for (int replica = 0; replica < stage.size(); ++replica) {
+    division->mutable_node(stage.ranks[replica])->set_host(std::to_string(stage.host_of[replica]));
+  }
+}
+
 }  // namespace
 
 StatusOr<RoutingTable> RoutingTable::Load(const std::string& path) {
@@ -123,13 +144,7 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
       ranks[part.index] = rank;
     }
   }
-  for (StageInfo& stage : table.stages_) {
-    std::map<std::string, int> hosts;
-    for (const Rank rank : stage.ranks) {
-      stage.host_of.push_back(hosts.try_emplace(table.nodes_[rank].host, std::ssize(hosts)).first->second);
-    }
-    stage.hosts = static_cast<int>(hosts.size());
-  }
+  for (StageInfo& stage : table.stages_) NumberHosts(table.nodes_, &stage);
   for (const NodeInfo& node : table.nodes_) {
     if (config.snapshot_copies() < 2 || node.host == table.nodes_[0].host) continue;
     table.snapshot_copier_ = node.rank;
@@ -139,17 +154,7 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
   bare.clear_solver();
   table.hash_ = HashMessage(bare);
   RoutingTableConfig division = DivisionOf(config);
-  // Replicas on GPUs that NCCL would sum for, and may not: by a ring, in another order.
-  for (const StageInfo& stage : table.stages_) {
-    const bool on_gpus = std::all_of(stage.ranks.begin(), stage.ranks.end(),
-                                     [&table](Rank rank) { return table.node(rank).device != "cpu"; });
-    if (stage.conv && on_gpus && stage.size() > 1 && !stage.by_nccl) division.mutable_transport()->set_tls(true);
-    if (!stage.sums_within_hosts()) continue;
-    // Which hosts replicas share decides the order of their sums; what the hosts are called does not.
-    for (int replica = 0; replica < stage.size(); ++replica) {
-      division.mutable_node(stage.ranks[replica])->set_host(std::to_string(stage.host_of[replica]));
-    }
-  }
+  for (const StageInfo& stage : table.stages_) AddSums(stage, table.nodes_, &division);
   table.division_hash_ = HashMessage(division);
   return table;
 }
