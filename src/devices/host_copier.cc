@@ -11,22 +11,23 @@
 namespace hp {
 
 /// The memory that peers may map, and by which handle. Shared with the Buffers, which take theirs out.
-class HostCopier::Allocations {
+class HostCopier::Allocations : public std::enable_shared_from_this<Allocations> {
  public:
-  StatusOr<Buffer> Allocate(size_t bytes, const ProcessPlace& place, const std::shared_ptr<Allocations>& self)
-      HP_EXCLUDES(mutex_) {
+  explicit Allocations(ProcessPlace place) : place_(std::move(place)) {}
+
+  StatusOr<Buffer> Allocate(size_t bytes) HP_EXCLUDES(mutex_) {
     HP_ASSIGN_OR_RETURN(SealedMemory memory, SealedMemory::Create(bytes));
     std::byte* const data = memory.span().data();
     HostMemoryHandle handle;
-    handle.set_host_id(place.host_id);
-    handle.set_pid_namespace(place.pid_namespace);
-    handle.set_pid(place.pid);
+    handle.set_host_id(place_.host_id);
+    handle.set_pid_namespace(place_.pid_namespace);
+    handle.set_pid(place_.pid);
     handle.set_file(memory.file());
     handle.set_inode(memory.inode());
     handle.set_bytes(bytes);
     MutexLock lock(&mutex_);
     shared_[data] = {std::move(memory), handle.SerializeAsString()};
-    return Buffer(data, bytes, [self](std::byte* begin, size_t) { self->Release(begin); });
+    return Buffer(data, bytes, [self = shared_from_this()](std::byte* begin, size_t) { self->Release(begin); });
   }
 
   std::optional<DeviceMemory> Find(std::span<const std::byte> part) const HP_EXCLUDES(mutex_) {
@@ -53,12 +54,13 @@ class HostCopier::Allocations {
     shared_.erase(begin);
   }
 
+  const ProcessPlace place_;
   mutable Mutex mutex_;
   std::map<const std::byte*, Shared, std::less<>> shared_ HP_GUARDED_BY(mutex_);  // by the first byte
 };
 
-HostCopier::HostCopier(const ProcessPlace& place) : place_(place), allocations_(std::make_shared<Allocations>()) {
-  StatusOr<Buffer> probe = allocations_->Allocate(kCopyProbeBytes, place_, allocations_);
+HostCopier::HostCopier(const ProcessPlace& place) : place_(place), allocations_(std::make_shared<Allocations>(place)) {
+  StatusOr<Buffer> probe = allocations_->Allocate(kCopyProbeBytes);
   if (probe.ok()) {
     probe_buffer_ = *std::move(probe);
     probe_ = *FindShared(probe_buffer_.span());
@@ -68,7 +70,7 @@ HostCopier::HostCopier(const ProcessPlace& place) : place_(place), allocations_(
 }
 
 StatusOr<Buffer> HostCopier::Allocate(size_t bytes) {
-  StatusOr<Buffer> shared = allocations_->Allocate(bytes, place_, allocations_);
+  StatusOr<Buffer> shared = allocations_->Allocate(bytes);
   if (shared.ok()) return shared;
   LOG(WARNING) << shared.status().message() << "; nodes of this host send its tensors instead of copying them";
   return Buffer::Allocate(bytes);

@@ -125,6 +125,31 @@ TEST(ShareHostMemory, WithoutSuchMemoryItIsOtherMemory) {
   EXPECT_FALSE(cpu.copier->FindShared(cpu.device->Allocate(100)->span())) << "only what is for others";
 }
 
+/// A copy is done when it has begun: its end is reported before the next one, not behind all that wait.
+TEST(HostCopierUnderQueue, EachCopyIsReportedBeforeTheNext) {
+  HostCopier copier(ThisPlace());
+  CopyQueue queue(&copier);
+  std::vector<std::string> order;
+  std::promise<void> ended;
+  for (const char* job : {"a", "b", "c"}) {
+    const std::string name = job;
+    queue.Push(
+        [&order, name] {
+          order.push_back("begin " + name);
+          return OkStatus();
+        },
+        [&, name](const Status& status) {
+          EXPECT_TRUE(status.ok());
+          order.push_back("end " + name);
+          if (name == "c") ended.set_value();
+        });
+  }
+  queue.Start("copies");
+  ended.get_future().wait();
+  queue.Stop();
+  EXPECT_THAT(order, testing::ElementsAre("begin a", "end a", "begin b", "end b", "begin c", "end c"));
+}
+
 /// A node whose transport copies, with memory that others may open.
 struct SharingNode {
   SharingNode(InprocNetwork* world, Rank rank) : beneath(world->Create(rank)) {
