@@ -4,10 +4,9 @@
 // connects the chunks, so many of them, both ways and of several collectives, are on their way at once.
 //
 // The parts of a chunk land in a set of slots, one for each child. A replica has kSets of them and grants them in one
-// order of all chunks, the same everywhere; a set is free again when the sum has gone out. So of the oldest chunk that
-// somebody waits for all replicas that add have a set, what they wait for are its own parts and its sum alone, and
-// nothing can deadlock. At most kWrites chunks are handed to the links, because the tensors of pipelines share the
-// host's network.
+// order of all chunks, the same everywhere; a set is free again when the sum has gone out. So all replicas that add
+// parts of the oldest chunk have a set for it, and wait for nothing but these parts and its sum: nothing can deadlock.
+// At most kWrites chunks are handed to the links, because the tensors of pipelines share the host's network.
 #include "solvers/exchange/direct_allreduce.h"
 
 #include "base/bfloat16.h"

@@ -48,7 +48,8 @@ std::vector<int> DirectPlan::Trees::Children(int replica, int block) const {
   return children;
 }
 
-// A replica of a host has all blocks of those there that collect or own them in common with these.
+// With each other replica of its host, a replica meets in the trees of all blocks that it owns or collects; with one of
+// another host, in those of some that it owns.
 int DirectPlan::Trees::MostBlocks() const {
   std::vector<int> blocks(host_of.size());
   for (int block = 0; block < std::ssize(host_of); ++block) {

@@ -55,8 +55,9 @@ StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, R
 StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const HostDevices& host,
                                          const std::function<std::string(const char*)>& environment);
 
-/// The nodes whose memory a node might copy into: other GPUs for a GPU, which may be of any host; for processors those
-/// of nodes that the table has on the same `host`. None with device_copies: OFF. Both nodes of a pair say the same.
+/// The nodes whose memory a node might copy into: for a GPU all others on GPUs, of whatever host; for processors all
+/// others on processors with the same `host` in the table. None with device_copies: OFF. Both nodes of a pair say the
+/// same.
 std::set<Rank> CopyPeers(const RoutingTable& table, Rank rank);
 
 /// Bytes of the smallest tensor that nodes on processors copy: less is sooner there through a socket
