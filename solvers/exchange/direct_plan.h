@@ -25,7 +25,7 @@ class DirectPlan : public BlockPlan {
  public:
   /// Which way a transfer goes: a part to the parent in the block's tree, or the sum to a child.
   enum Way { kUp = 0, kDown = 1 };
-  /// A transfer between this replica and another one.
+  /// A piece of a block, which moves at once.
   struct Chunk {
     int collective = 0;
     int block = 0;
@@ -33,7 +33,7 @@ class DirectPlan : public BlockPlan {
     auto operator<=>(const Chunk&) const = default;
   };
 
-  /// Bytes that a replica sends and receives in an update.
+  /// Bytes that this replica sends and receives in an update.
   struct Traffic {
     int64_t sent = 0, received = 0;
   };
