@@ -6,13 +6,15 @@
 #include "backend/cpu/vec.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace hp::onednn {
 namespace {
 
-constexpr int64_t kTile = 16;       // outputs, and a multiple of it inputs
-constexpr int64_t kTileRest = 256;  // of each output at least: 16 KiB of float32 in all
+constexpr int64_t kTile = 16;          // outputs, and a multiple of it inputs
+constexpr int64_t kTileRest = 256;     // of each output at least: 16 KiB of float32 in all
+constexpr int64_t kMostPaired = 1024;  // of each output, of which a tile of pairs has a copy: windows of 8 x 8
 
 /// The offset that each index along `axis` adds.
 std::vector<int32_t> OffsetsAlong(const dnnl_memory_desc_t& desc, int axis) {
@@ -40,6 +42,26 @@ void CopyRest(const float* source, const int32_t* from, int64_t count, bool add,
   } else {
     for (int64_t i = 0; i < count; ++i) target[to[i]] = source[from[i]];
   }
+}
+
+/// Rounds `count` floats to bfloat16, each in the lower half of a word.
+void RoundToWords(const float* from, int64_t count, uint32_t* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] = ToBFloat16(from[i]);
+}
+
+/// kTile pairs, the words of a pair's halves `stride` apart. A loop of its own where they are neighbours: else it
+/// gathers.
+void StorePairs(const uint32_t* first, const uint32_t* second, int64_t stride, BFloat16* to) {
+  uint32_t pairs[kTile];
+  if (stride == 1) {
+#pragma omp simd
+    for (int64_t i = 0; i < kTile; ++i) pairs[i] = first[i] | second[i] << 16;
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < kTile; ++i) pairs[i] = first[i * stride] | second[i * stride] << 16;
+  }
+  std::memcpy(to, pairs, sizeof(pairs));
 }
 
 }  // namespace
@@ -73,16 +95,86 @@ WeightsReorder::WeightsReorder(const Context& context, const dnnl::memory::desc&
     return;
   }
   const auto dims = to.dims();
-  const int64_t block = kTile * dims[dims.size() - 2] * dims[dims.size() - 1];
+  window_ = dims[dims.size() - 2] * dims[dims.size() - 1];
+  const int64_t block = kTile * window_;
   rest_step_ = (kTileRest + block - 1) / block * block;
-  if (to.data_type() == dnnl::memory::data_type::bf16) element_ = ElementType::kBFloat16;
+  if (to.data_type() != dnnl::memory::data_type::bf16) return;
+  element_ = ElementType::kBFloat16;
+  pairs_ = FindPairs();
+}
+
+WeightsReorder::Pairs WeightsReorder::FindPairs() const {
+  const std::vector<int32_t>&outputs = to_->of_output, &rest = to_->of_rest, &source = from_->of_rest;
+  const auto outputs_count = std::ssize(outputs), rest_count = std::ssize(rest);
+  if (outputs_count % kTile != 0 || rest_count % (kTile * window_) != 0 || rest_step_ > kMostPaired)
+    return Pairs::kNone;
+  for (int64_t r = 0; r < rest_count; ++r) {
+    if (source[r] != source[0] + r) return Pairs::kNone;
+  }
+  // Whether `step` away, within blocks of `block` indices, is `offset` further.
+  const auto all = [](const std::vector<int32_t>& offsets, int64_t block, int64_t step, int32_t offset) {
+    for (int64_t i = 0; i + step < std::ssize(offsets); ++i) {
+      if (i % block + step < block && offsets[i + step] != offsets[i] + offset) return false;
+    }
+    return true;
+  };
+  if (all(rest, 2 * window_, window_, 1) && all(outputs, kTile, 1, 2)) return Pairs::kInputs;
+  if (all(outputs, 2, 1, 1) && all(rest, kTile * window_, window_, 2)) return Pairs::kOutputs;
+  return Pairs::kNone;
 }
 
 void WeightsReorder::Run(Context* context, const void* from, void* to, bool add) const {
   if (by_onednn()) return (add ? add_ : copy_).Run(context, from, to);
+  if (by_pairs() && !add) {
+    const auto* const source = static_cast<const float*>(from);
+    auto* const target = static_cast<BFloat16*>(to);
+    return pairs_ == Pairs::kInputs ? RunPairs<Pairs::kInputs>(source, target)
+                                    : RunPairs<Pairs::kOutputs>(source, target);
+  }
   OfElement(element_, [&](auto tag) {
     RunTyped(static_cast<const float*>(from), static_cast<typename decltype(tag)::Type*>(to), add);
   });
+}
+
+// Rounded once, row by row, into a copy of the tile: its rows are further apart than a power of two, at which those of
+// many weights evict each other.
+template <WeightsReorder::Pairs kPairs>
+void WeightsReorder::RunPairs(const float* from, BFloat16* to) const {
+  constexpr int64_t kStride = kMostPaired + kTile;
+  const Offsets &of_from = *from_, &of_to = *to_;
+  const auto groups = std::ssize(of_from.of_group), outputs = std::ssize(of_from.of_output),
+             rest = std::ssize(of_from.of_rest);
+  const int64_t output_tiles = outputs / kTile, rest_tiles = (rest + rest_step_ - 1) / rest_step_;
+#pragma omp parallel for collapse(2) schedule(static) if (groups * outputs * rest > kSerialElements)
+  for (int64_t row = 0; row < groups * output_tiles; ++row) {
+    for (int64_t tile = 0; tile < rest_tiles; ++tile) {
+      alignas(64) uint32_t words[kTile * kStride];
+      const int64_t group = row / output_tiles, first = row % output_tiles * kTile;
+      const int64_t begin = tile * rest_step_, count = std::min(rest, begin + rest_step_) - begin;
+      for (int64_t output = 0; output < kTile; ++output) {
+        RoundToWords(from + of_from.of_group[group] + of_from.of_output[first + output] + of_from.of_rest[begin], count,
+                     words + output * kStride);
+      }
+      BFloat16* const target = to + of_to.of_group[group];
+      const int32_t *const to_output = of_to.of_output.data() + first, *const to_rest = of_to.of_rest.data() + begin;
+      if constexpr (kPairs == Pairs::kInputs) {
+        for (int64_t r = 0; r < count; r += 2 * window_) {
+          for (int64_t w = r; w < r + window_; ++w) {
+            StorePairs(words + w, words + w + window_, kStride, target + to_output[0] + to_rest[w]);
+          }
+        }
+      } else {
+        for (int64_t output = 0; output < kTile; output += 2) {
+          const uint32_t* const line = words + output * kStride;
+          for (int64_t r = 0; r < count; r += kTile * window_) {
+            for (int64_t w = r; w < r + window_; ++w) {
+              StorePairs(line + w, line + kStride + w, window_, target + to_output[output] + to_rest[w]);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 template <typename T>

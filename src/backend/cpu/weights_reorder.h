@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cpu/onednn.h"
+#include "base/bfloat16.h"
 #include "base/element_type.h"
 
 #include <cstdint>
@@ -22,6 +23,8 @@ class WeightsReorder {
   bool needed() const { return needed_; }
   /// Whether oneDNN does it: a format has padding, or says more than offsets.
   bool by_onednn() const { return !from_; }
+  /// Whether pairs of bfloat16 are stored at once, kTile of them.
+  bool by_pairs() const { return pairs_ != Pairs::kNone; }
   /// By all threads of the team; done on return. `from` and `to` do not overlap.
   /// @param add to what stands in `to`, also between equal formats.
   void Run(Context* context, const void* from, void* to, bool add = false) const;
@@ -32,12 +35,20 @@ class WeightsReorder {
     std::vector<int32_t> of_group, of_output, of_rest;  // rest: inputs, height and width, the last one innermost
   };
   static std::optional<Offsets> OffsetsOf(const dnnl::memory::desc& desc);
+  /// Of a format for products of pairs: kTile words of two neighbours along one axis lie one behind the other along
+  /// another, as processors that multiply pairs of bfloat16 read them.
+  enum class Pairs { kNone, kInputs, kOutputs };
+  Pairs FindPairs() const;
+  template <Pairs kPairs>
+  void RunPairs(const float* from, BFloat16* to) const;
   template <typename T>
   void RunTyped(const float* from, T* to, bool add) const;
 
   bool needed_ = false;
   std::optional<Offsets> from_, to_;             // both or neither
+  int64_t window_ = 1;                           // height by width
   int64_t rest_step_ = 1;                        // of of_rest in a tile
+  Pairs pairs_ = Pairs::kNone;                   // of `to`
   ElementType element_ = ElementType::kFloat32;  // of `to`
   Reorder copy_, add_;                           // if by_onednn()
 };
