@@ -7,8 +7,9 @@
 namespace hp {
 
 /// to[c] = (to[c] +) the sum of column c of `from`, rows ascending, for c in [0, columns): a bias gradient. By the
-/// calling thread. @param stride elements from one row of `from` to the next.
-inline void ColumnSums(const float* from, int64_t rows, int64_t columns, int64_t stride, bool add, float* to) {
+/// calling thread. @tparam T float or BFloat16. @param stride elements from one row of `from` to the next.
+template <typename T>
+void ColumnSums(const T* from, int64_t rows, int64_t columns, int64_t stride, bool add, float* to) {
   ForEachChunk(columns, [&](auto width, int64_t first) {
     constexpr int W = decltype(width)::value;
     FloatVec<W> sum = add ? Load<W>(to + first) : FloatVec<W>{};

@@ -1,21 +1,25 @@
 // Convolutions and deconvolutions by oneDNN: three primitives each, which are made and called alike. A deconvolution's
 // forward pass is what a convolution does to gradients, so its blob lies as the weights of that convolution do.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/element.h"
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/packed_weights.h"
+#include "backend/cpu/pixel_gradient.h"
 #include "backend/window.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
-#include <string_view>
 
 namespace hp {
 namespace {
 
 using dnnl::memory;
+using onednn::IsReference;
 using onednn::PackedWeights;
+using onednn::PixelGradient;
 using onednn::Reorder;
 
 /// The channel blocks that the convolution itself works on.
@@ -61,12 +65,6 @@ memory::desc AnyFormat(const memory::dims& dims, memory::data_type type) {
   return {dims, type, memory::format_tag::any};
 }
 
-/// By its name: "ref:any", or "gemm:ref:any" where it is a product by plain loops.
-template <typename PrimitiveDesc>
-bool IsReference(const PrimitiveDesc& pd) {
-  return std::string_view(pd.impl_info_str()).find("ref:") != std::string_view::npos;
-}
-
 /// Hands out aligned pieces of a scratch area; without memory it only adds up their sizes.
 class Pieces {
  public:
@@ -91,6 +89,10 @@ struct Convolutions {
   using BackwardWeights = dnnl::convolution_backward_weights;
   static constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 
+  static bool HasPixelGradient(const ConvolutionDesc& desc, memory::data_type type) {
+    return type == memory::data_type::bf16 && PixelGradient::Fits(desc);
+  }
+
   static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return ConvolvedShape(desc, in); }
   static Layouts Choose(const ConvolutionDesc& desc, int64_t channels, ElementType element) {
     return ChooseLayouts(desc, channels, element);
@@ -108,6 +110,8 @@ struct Deconvolutions {
   using BackwardInput = dnnl::deconvolution_backward_data;
   using BackwardWeights = dnnl::deconvolution_backward_weights;
   static constexpr dnnl::algorithm kDirect = dnnl::algorithm::deconvolution_direct;
+
+  static bool HasPixelGradient(const ConvolutionDesc&, memory::data_type) { return false; }
 
   static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return DeconvolvedShape(desc, in); }
   /// None for a net's first: few channels are not where it spends its time.
@@ -161,7 +165,8 @@ class ConvolutionOp final : public Op {
 
   void MakeForward();
   void MakeBackwardInput();
-  void MakeBackwardParams();
+  /// By a product where Kind has that, else by oneDNN's own pass.
+  void MakeBackwardParams(const ConvolutionDesc& desc, const Shape& in);
 
   const bool bias_;
   const int64_t num_output_;
@@ -182,6 +187,7 @@ class ConvolutionOp final : public Op {
   typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
   typename Kind::BackwardWeights backward_params_;
   onednn::WeightsReorder gradient_reorder_;
+  std::optional<PixelGradient> pixel_gradient_;  // in place of backward_params_
   // As the passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing but its
   // reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one channel beside
   // a blocked output, for pads of 4 and more, for large windows with a stride and a pad, and for others.
@@ -213,7 +219,7 @@ ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, ElementType elem
   }
   MakeForward();
   if (desc.input_gradient) MakeBackwardInput();
-  MakeBackwardParams();
+  MakeBackwardParams(desc, shape);
 
   Pieces forward, backward_input, backward_params;
   ForwardScratch(&forward);
@@ -273,9 +279,17 @@ void ConvolutionOp<Kind>::MakeBackwardInput() {
 }
 
 template <typename Kind>
-void ConvolutionOp<Kind>::MakeBackwardParams() {
+void ConvolutionOp<Kind>::MakeBackwardParams(const ConvolutionDesc& desc, const Shape& in) {
   using Pass = typename Kind::BackwardWeights;
   params_ends_ = {src_, dst_};
+  if (Kind::HasPixelGradient(desc, type_)) {
+    pixel_gradient_.emplace(context_, desc, in, outputs_[0].shape);
+    if (!pixel_gradient_->is_reference()) {
+      in_to_params_ = in_to_src_;
+      return;
+    }
+    pixel_gradient_.reset();
+  }
   backward_params_pd_ = BestOf(
       [this](const Ends& of) {
         const typename Pass::desc wanted(Kind::kDirect, of.src, AnyFormat(weights_.dims(), memory::data_type::f32),
@@ -311,8 +325,12 @@ typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardInputScratch(
 template <typename Kind>
 typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardParamsScratch(Pieces* pieces) const {
   Scratch scratch = {};
-  scratch.primitive = pieces->Take(backward_params_pd_.scratchpad_desc().get_size());
   if (in_to_params_.needed()) scratch.input = pieces->Take(params_ends_.src.get_size());
+  if (pixel_gradient_) {
+    scratch.primitive = pieces->Take(pixel_gradient_->scratch_bytes());
+    return scratch;
+  }
+  scratch.primitive = pieces->Take(backward_params_pd_.scratchpad_desc().get_size());
   if (dst_to_params_.needed()) scratch.output = pieces->Take(params_ends_.dst.get_size());
   scratch.weights = pieces->Take(backward_params_pd_.diff_weights_desc().get_size());
   if (bias_) scratch.bias = pieces->Take(bias_desc_.get_size());
@@ -361,6 +379,13 @@ template <typename Kind>
 void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardParamsScratch(&pieces);
+  if (pixel_gradient_) {
+    if (in_to_params_.needed()) in_to_params_.Run(&context_, args.in[0].data, scratch.input);
+    const void* const x = in_to_params_.needed() ? scratch.input : args.in[0].data;
+    return pixel_gradient_->Run(context_, static_cast<const BFloat16*>(x), DataOf<const BFloat16>(args.d_out[0]),
+                                args.accumulate, args.d_params[0], bias_ ? args.d_params[1] : nullptr,
+                                scratch.primitive);
+  }
   // A gradient in Caffe's own layout that is not added to needs no detour.
   const bool direct = !gradient_reorder_.needed() && !args.accumulate;
   void* d_weights = direct ? static_cast<void*>(args.d_params[0]) : scratch.weights;

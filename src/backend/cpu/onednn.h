@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <new>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -33,6 +34,13 @@ dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block, dnnl::mem
 /// The same, always named NHWC: with one channel it is also NCHW and with 16 also nChw16c, but oneDNN picks its kernels
 /// by the name.
 dnnl::memory::desc DescribeNhwc(const Shape& shape, dnnl::memory::data_type type);
+
+/// Whether a primitive is oneDNN's plain loops, by its name: "ref:any", or "gemm:ref:any" where it is a product by
+/// such.
+template <typename PrimitiveDesc>
+bool IsReference(const PrimitiveDesc& pd) {
+  return std::string_view(pd.impl_info_str()).find("ref:") != std::string_view::npos;
+}
 
 /// A name for element type and memory format of `desc` ("256x48x5x5 s... 16i16o"): equal for equal ones and sizes, as
 /// PackedParams wants.

@@ -1,0 +1,82 @@
+#include "backend/cpu/pixel_gradient.h"
+
+#include "backend/cpu/column_sums.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hp::onednn {
+namespace {
+
+constexpr int64_t kSumColumns = 16;  // of a thread's piece: 32 bytes of each row
+constexpr int64_t kSumRows = 256;    // that are added up before they join the sum of those above
+
+MatrixProduct Product(const Context& context, int64_t outputs, int64_t channels, int64_t pixels, bool add) {
+  return {
+      context, outputs, channels, pixels, {1, outputs, ElementType::kBFloat16}, {channels, 1, ElementType::kBFloat16},
+      add};
+}
+
+}  // namespace
+
+bool PixelGradient::Fits(const ConvolutionDesc& desc) {
+  return desc.kernel_h == 1 && desc.kernel_w == 1 && desc.pad_h == 0 && desc.pad_w == 0 && desc.group == 1;
+}
+
+PixelGradient::PixelGradient(const Context& context, const ConvolutionDesc& desc, const Shape& in, const Shape& out)
+    : stride_h_(desc.stride_h),
+      stride_w_(desc.stride_w),
+      in_h_(in[2]),
+      in_w_(in[3]),
+      channels_(in[1]),
+      images_(in[0]),
+      out_h_(out[2]),
+      out_w_(out[3]),
+      outputs_(out[1]),
+      pixels_(images_ * out_h_ * out_w_),
+      set_(Product(context, outputs_, channels_, pixels_, false)),
+      add_(Product(context, outputs_, channels_, pixels_, true)) {}
+
+size_t PixelGradient::gathered_bytes() const {
+  return gathers() ? (pixels_ * channels_ * sizeof(BFloat16) + 63) / 64 * 64 : 0;
+}
+
+size_t PixelGradient::product_bytes() const { return std::max(set_.scratch_bytes(), add_.scratch_bytes()); }
+
+void PixelGradient::Run(const Context& context, const BFloat16* x, const BFloat16* d_y, bool add, float* d_weights,
+                        float* d_bias, std::byte* scratch) const {
+  if (gathers()) {
+    auto* const gathered = reinterpret_cast<BFloat16*>(scratch);
+    Gather(x, gathered);
+    x = gathered;
+  }
+  (add ? add_ : set_).Run(context, d_y, x, d_weights, scratch + gathered_bytes());
+  if (d_bias != nullptr) SumBias(d_y, add, d_bias);
+}
+
+void PixelGradient::Gather(const BFloat16* x, BFloat16* to) const {
+  const int64_t lines = images_ * out_h_;
+#pragma omp parallel for schedule(static) if (pixels_ * channels_ > kSerialElements)
+  for (int64_t line = 0; line < lines; ++line) {
+    const BFloat16* const from = x + (line / out_h_ * in_h_ + line % out_h_ * stride_h_) * in_w_ * channels_;
+    for (int64_t w = 0; w < out_w_; ++w) {
+      std::memcpy(to + (line * out_w_ + w) * channels_, from + w * stride_w_ * channels_, channels_ * sizeof(BFloat16));
+    }
+  }
+}
+
+// Some rows at a time, since a sum of 50,000 numbers in a row would lose digits.
+void PixelGradient::SumBias(const BFloat16* d_y, bool add, float* d_bias) const {
+#pragma omp parallel for schedule(static) if (pixels_ * outputs_ > kSerialElements)
+  for (int64_t first = 0; first < outputs_; first += kSumColumns) {
+    const int64_t columns = std::min(kSumColumns, outputs_ - first);
+    float sums[kSumColumns] = {}, part[kSumColumns];
+    for (int64_t row = 0; row < pixels_; row += kSumRows) {
+      ColumnSums(d_y + row * outputs_ + first, std::min(kSumRows, pixels_ - row), columns, outputs_, false, part);
+      for (int64_t c = 0; c < columns; ++c) sums[c] += part[c];
+    }
+    for (int64_t c = 0; c < columns; ++c) d_bias[first + c] = add ? d_bias[first + c] + sums[c] : sums[c];
+  }
+}
+
+}  // namespace hp::onednn
