@@ -76,7 +76,9 @@ std::vector<PlaceTag> EndpointCore::TakeGrants() {
 
 void ReportClosed(TransportHandler* handler, Rank peer, const std::vector<PlaceTag>& grants,
                   const std::vector<PlaceTag>& writes, const Status& status) {
-  for (const PlaceTag& tag : grants) handler->OnGrantEnded(peer, tag, status);
+  // kCancelled says of a grant that the writer gave it up, and of a connection that both sides ended it.
+  const Status ended = status.code() == StatusCode::kCancelled ? Unavailable("the connection ended") : status;
+  for (const PlaceTag& tag : grants) handler->OnGrantEnded(peer, tag, ended);
   for (const PlaceTag& tag : writes) handler->OnWriteEnded(peer, tag, status);
   handler->OnClosed(peer, status);
 }

@@ -160,7 +160,7 @@ class Transport {
   virtual int64_t LastSentNs(Rank peer) const = 0;
   /// Sends what is queued, then ends the sending side: later posts to `peer` return kUnavailable, what it sends still
   /// arrives. OnClosed(kCancelled) follows when the peer has done the same; grants that are still open then end with
-  /// kCancelled. The end of a client is answered by the transport itself. No effect when `peer` is not connected.
+  /// kUnavailable. The end of a client is answered by the transport itself. No effect when `peer` is not connected.
   virtual void Shutdown(Rank peer) = 0;
   /// Ends the connection to `peer` as an error of its own would: OnClosed(kUnavailable) with `cause`, soon. For whoever
   /// finds that what the peer says breaks a rule. No effect when `peer` is not connected.

@@ -78,17 +78,9 @@ void Inbox::StartGiving(const JobPlan& job, const std::set<Rank>& takers) {
   resume_gate_.Open();
 }
 
-// At the end of a connection OnClosed comes right behind the cancelled grants, ahead of what is deferred here.
-void Inbox::OnCancelled(Rank peer) {
-  early_.transport->Defer([this, peer] {
-    if (!closed_.contains(peer)) Refuse(peer, InvalidArgument("a CANCEL, which no node of a job sends"));
-  });
-}
+void Inbox::OnCancelled(Rank peer) { Refuse(peer, InvalidArgument("a CANCEL, which no node of a job sends")); }
 
-void Inbox::OnClosed(Rank peer) {
-  if (peer < early_.table->size()) closed_.insert(peer);  // clients get no grants
-  rules_.Forget(peer);
-}
+void Inbox::OnClosed(Rank peer) { rules_.Forget(peer); }
 
 void Inbox::Refuse(Rank peer, const Status& fault) {
   if (!rules_.MarkRefused(peer)) return;

@@ -63,7 +63,7 @@ class Inbox {
   /// From now on nodes that lack the snapshot may ask for their pieces; what they asked before is delivered. Main
   /// thread, once, ahead of SetAssembled. @param job must outlive the inbox.
   void StartGiving(const JobPlan& job, const std::set<Rank>& takers);
-  /// A grant of ours was cancelled: by a peer, which no node of a job does, or by the end of the connection.
+  /// A peer has cancelled a grant of ours, which no node of a job does.
   void OnCancelled(Rank peer);
   void OnClosed(Rank peer);
 
@@ -78,9 +78,8 @@ class Inbox {
 
   const Early early_;
   PeerRules rules_;
-  Gate resume_gate_;       // holds grants for pieces of a snapshot back until StartGiving
-  Assembled parts_;        // written before the Gate opens, read after
-  std::set<Rank> closed_;  // nodes whose connection has ended
+  Gate resume_gate_;  // holds grants for pieces of a snapshot back until StartGiving
+  Assembled parts_;   // written before the Gate opens, read after
 };
 
 }  // namespace hp
