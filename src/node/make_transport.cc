@@ -156,10 +156,12 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
   const std::string otherwise = copier->is_host()          ? "over the network"
                                 : options.register_beneath ? "over RDMA"
                                                            : "through pinned memory";
-  options.on_settled = [&table, device = copier->name(), otherwise, settled = std::move(callbacks.on_settled)](
+  const std::string copied =
+      copier->is_host() ? Format("from memory to memory, from %zu KiB on", least_host_copy >> 10) : "peer copy";
+  options.on_settled = [&table, device = copier->name(), otherwise, copied, settled = std::move(callbacks.on_settled)](
                            Rank peer, const CopyRoad& road) {
     LOG(INFO) << device << " to " << table.node(peer).name << " (" << road.peer_device
-              << "): " << (road.why_not.ok() ? "peer copy" : otherwise + ", because " + road.why_not.message());
+              << "): " << (road.why_not.ok() ? copied : otherwise + ", because " + road.why_not.message());
     settled(peer);
   };
   options.on_failure = std::move(callbacks.on_failure);
