@@ -71,6 +71,15 @@ struct BatchNormDesc {
   bool global = false;
 };
 
+/// The outputs of Moments behind x: the rows of [kMomentRows, channels], dense float32.
+enum MomentRow {
+  kMean,
+  kVariance,
+  kFactor,   ///< 1 / sqrt(variance + eps)
+  kOwnRows,  ///< 1 where mean and variance are those of the call's own rows, through which the gradient goes; else 0
+  kMomentRows
+};
+
 /// y = f(x, p), and + b with `bias`: p is constant over axes [0, axis_begin) and [axis_end, rank) of x. With one input
 /// p is parameter 0, b parameter 1, both of the shape of x's axes in between ([1] if there are none); with two p is
 /// input 1, axis_begin is 0, and there is no bias. In x's layout where the axes are those of the channels or none, else
@@ -279,6 +288,19 @@ class Backend {
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Broadcast(const BroadcastDesc& desc, const Descs& in) = 0;
+  // A BatchNorm whose only reader is a Scale of its channels, in two other ops: fewer passes over memory, and nothing
+  // is rounded between the two. The caller has output 0 of the first be the memory of its input, and gradients
+  // likewise.
+
+  /// Whether it can compute them.
+  virtual bool has_moments() const = 0;
+  /// Outputs: x, untouched, and what BatchNorm takes of it (MomentRow). Parameters and their gradients as BatchNorm's.
+  /// The gradient of output 0 is x's.
+  virtual StatusOr<OpPtr> Moments(const BatchNormDesc& desc, const Descs& in) = 0;
+  /// Inputs x and its moments: y = (x - mean) factor p, and + b with `bias`, in x's layout. Parameters: p and b,
+  /// [channels] each. The gradient of x is BatchNorm's, which goes through the moments; these have none of their own.
+  /// May work in place where there is no backward pass.
+  virtual StatusOr<OpPtr> ScaledNorm(bool bias, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Embed(const EmbedDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;

@@ -11,7 +11,8 @@ StatusOr<LayerOp> MakeBatchNormOp(const LayerTraits& layer, const OpContext& con
   desc.eps = norm.eps();
   desc.keep = norm.moving_average_fraction();
   desc.global = norm.use_global_stats();
-  return context.backend->BatchNorm(desc, in);
+  return context.part == OpContext::kMoments ? context.backend->Moments(desc, in)
+                                             : context.backend->BatchNorm(desc, in);
 }
 
 }  // namespace hp

@@ -27,12 +27,11 @@ StatusOr<LayerOp> MakePreluOp(const LayerTraits& layer, const OpContext& context
 }
 
 StatusOr<LayerOp> MakeScaleOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  const bool bias = layer.param().scale_param().bias_term();
+  if (context.part == OpContext::kScaled) return context.backend->ScaledNorm(bias, in);
   HP_ASSIGN_OR_RETURN(const BroadcastAxes axes, ScaleAxes(layer.param(), ShapesOf(in)));
-  return context.backend->Broadcast({.function = broadcast::Product{},
-                                     .axis_begin = axes.begin,
-                                     .axis_end = axes.end,
-                                     .bias = layer.param().scale_param().bias_term()},
-                                    in);
+  return context.backend->Broadcast(
+      {.function = broadcast::Product{}, .axis_begin = axes.begin, .axis_end = axes.end, .bias = bias}, in);
 }
 
 }  // namespace hp

@@ -19,7 +19,8 @@ struct OpContext {
   /// This shard's range of the layer's output channels, and their number in all shards; {0, n, n} where nothing is
   /// split. All 0: not known, taken as not split.
   int64_t channel_begin = 0, channel_end = 0, channel_count = 0;
-  /// Which part of the layer the op computes where shards have divided more than its outputs.
+  /// Which part of the layer the op computes, where shards have divided more than its outputs, or where two layers
+  /// divide their work in another way.
   enum Part {
     kAll,      ///< all of what is said above
     kAddends,  ///< an addend of its outputs, from some of the inputs: the bias comes later
@@ -27,6 +28,8 @@ struct OpContext {
     kJoined,   ///< the same from the numbers of blocks of sample_room of its classes each, which are the inputs
     kMerged,   ///< what follows from the numbers of all shards: they are the inputs, behind this shard's own classes
                ///< unless it follows from the numbers alone. Of the channels above, which are classes
+    kMoments,  ///< of a BatchNorm: Backend::Moments
+    kScaled,   ///< of the Scale that reads it: Backend::ScaledNorm
   } part = kAll;
 
   /// Above 0: the classes that the layer yields or reads are a sample (LayerTraits::sample_rate), in so many columns:

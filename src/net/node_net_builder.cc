@@ -12,6 +12,7 @@
 
 #include "base/range.h"
 #include "layers/label_ops.h"
+#include "layers/traits/broadcast_axes.h"
 #include "net/class_blocks.h"
 #include "net/memory_planner.h"
 
@@ -93,6 +94,11 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     descs.push_back(net_->tensors_[tensor].desc);
     CHECK_LE(available_[tensor], plan.segment) << step.name;
   }
+  if (IsScaledNorm(layer)) {
+    step.in.push_back(moments_.at(entry.bottoms[0]));
+    info.wants.push_back(false);
+    descs.push_back(net_->tensors_[step.in.back()].desc);
+  }
   HP_ASSIGN_OR_RETURN(step.op, MakeOp(plan, descs));
   step.params = plan_.params_of(layer);
   step.learns = plan.learns;
@@ -102,12 +108,12 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   step.sample = entry.sampled_by;
 
   info.plan = &plan;
-  const bool view = entry.traits.is_view() && descs[0].dense();
+  const bool view = entry.traits.is_view() && descs[0].dense(), moments = TakesMoments(layer);
   // An op may want more memory for its output than the input has: of another element type.
   const bool in_place = entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes();
-  info.in_place = (in_place && MayOverwrite(plan, step)) || view;
+  info.in_place = moments || (in_place && MayOverwrite(plan, step)) || view;
   // A parameter's gradient may be computed after that of the input, from the same gradient of the output.
-  info.gradient_in_place = (in_place && !plan.learns) || view;
+  info.gradient_in_place = moments || (in_place && !plan.learns) || view;
   step.forward = !view;
   for (size_t i = 0; i < entry.tops.size(); ++i) {
     const TensorDesc& desc = step.op->outputs()[i];
@@ -117,9 +123,32 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     step.out.push_back(tensor);
     if (i == 0) AddOutput(entry, tensor, step.segment);
   }
+  if (moments) {
+    step.out.push_back(AddTensor(step.name + ".moments", step.op->outputs()[1], -1, step.segment));
+    moments_[entry.tops[0]] = step.out.back();
+  }
   AddStep(std::move(step), std::move(info));
   for (int top : entry.tops) HP_RETURN_IF_ERROR(AddExports(top));
   return OkStatus();
+}
+
+bool NodeNetBuilder::TakesMoments(int layer) const {
+  const GraphLayer& norm = graph_.layers()[layer];
+  if (norm.source || norm.of_no_layer() || norm.traits.type() != "BatchNorm" || !context_.backend->has_moments())
+    return false;
+  const GraphBlob& top = graph_.blobs()[norm.tops[0]];
+  if (top.consumers.size() != 1 || IsKept(norm.tops[0])) return false;
+  const GraphLayer& reader = graph_.layers()[top.consumers[0]];
+  if (reader.of_no_layer() || reader.traits.type() != "Scale" || reader.bottoms.size() != 1) return false;
+  if (!placement_.ReadsLocally(top.consumers[0], norm.tops[0])) return false;
+  const StatusOr<BroadcastAxes> axes = ScaleAxes(*reader.param, {shapes_[norm.tops[0]]});
+  return axes.ok() && axes->begin == 1 && axes->end == 2;
+}
+
+bool NodeNetBuilder::IsScaledNorm(int layer) const {
+  const GraphLayer& scale = graph_.layers()[layer];
+  if (scale.of_no_layer() || scale.traits.type() != "Scale" || scale.bottoms.size() != 1) return false;
+  return TakesMoments(graph_.blobs()[scale.bottoms[0]].producer);
 }
 
 // Whether input 0 of a layer's step may be overwritten: nobody else reads it, under this name or as a view, and no
@@ -127,11 +156,13 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
 bool NodeNetBuilder::MayOverwrite(const LayerPlan& plan, const NetStep& step) const {
   if (plan.backward && step.op->backward_reads_input()) return false;
   const GraphLayer* reader = &graph_.layers()[plan.layer];
+  int producer = 0;
   do {
     const GraphBlob& bottom = graph_.blobs()[reader->bottoms[0]];
     if (bottom.consumers.size() > 1 || IsKept(reader->bottoms[0])) return false;
-    reader = &graph_.layers()[bottom.producer];
-  } while (!reader->source && reader->traits.is_view());
+    producer = bottom.producer;
+    reader = &graph_.layers()[producer];
+  } while (!reader->source && (reader->traits.is_view() || TakesMoments(producer)));
   const int memory = net_->tensors_[step.in[0]].value;
   for (size_t s = 0; s < net_->steps_.size(); ++s) {
     const NetStep& other = net_->steps_[s];
@@ -240,6 +271,8 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   if (entry.piece == GraphLayer::kProduct) context.part = OpContext::kAddends;
   if (entry.piece == GraphLayer::kClasses) context.part = OpContext::kClasses;
   if (entry.piece == GraphLayer::kMerged) context.part = OpContext::kMerged;
+  if (TakesMoments(layer.layer)) context.part = OpContext::kMoments;
+  if (IsScaledNorm(layer.layer)) context.part = OpContext::kScaled;
   return context;
 }
 

@@ -39,6 +39,9 @@ class NodeNetBuilder {
 
   Status AddLayer(const LayerPlan& plan);
   bool MayOverwrite(const LayerPlan& plan, const NetStep& step) const;
+  /// Whether a BatchNorm takes moments alone, and leaves the rest to the Scale that reads it; whether a Scale is such.
+  bool TakesMoments(int layer) const;
+  bool IsScaledNorm(int layer) const;
   void AddSource(const LayerPlan& plan);
   Status AddBlocks(const LayerPlan& plan);
   void AddOutput(const GraphLayer& entry, int tensor, int segment);
@@ -95,6 +98,7 @@ class NodeNetBuilder {
   std::map<int, int> local_;                            // blob -> tensor made on this node
   std::map<int, std::vector<int>> gathered_;            // edge -> tensors of its pieces
   std::map<int, int> whole_;                            // edge -> one tensor
+  std::map<int, int> moments_;                          // blob of a BatchNorm that TakesMoments -> tensor
   std::map<int, int> dense_;                            // tensor -> the same in NCHW order
   std::map<int, int> exported_;  // edge -> tensor that leaves; of a scatter the piece that stays here
   std::map<int, int> own_;       // edge -> the tensor that this node reads of its own

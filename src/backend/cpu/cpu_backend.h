@@ -22,6 +22,9 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Broadcast(const BroadcastDesc& desc, const Descs& in) override;
+  bool has_moments() const override { return true; }
+  StatusOr<OpPtr> Moments(const BatchNormDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> ScaledNorm(bool bias, const Descs& in) override;
   StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Embed(const EmbedDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) override;

@@ -149,6 +149,8 @@ class BatchNormOp final : public Op {
   const Channels shape_;
 };
 
+Status NoMoments() { return InternalError("moments apart from what is normalised: has_moments is false"); }
+
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::BatchNorm(const BatchNormDesc& desc, const Descs& in) {
@@ -156,5 +158,9 @@ StatusOr<Backend::OpPtr> CudaBackend::BatchNorm(const BatchNormDesc& desc, const
     return std::make_unique<BatchNormOp<typename decltype(type)::Type>>(context_, desc, in[0]);
   });
 }
+
+StatusOr<Backend::OpPtr> CudaBackend::Moments(const BatchNormDesc&, const Descs&) { return NoMoments(); }
+
+StatusOr<Backend::OpPtr> CudaBackend::ScaledNorm(bool, const Descs&) { return NoMoments(); }
 
 }  // namespace hp::cuda

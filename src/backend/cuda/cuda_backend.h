@@ -36,6 +36,9 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) override;
   bool has_sampled_products() const override { return false; }
+  bool has_moments() const override { return false; }
+  StatusOr<OpPtr> Moments(const BatchNormDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> ScaledNorm(bool bias, const Descs& in) override;
   StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
