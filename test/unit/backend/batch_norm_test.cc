@@ -163,5 +163,107 @@ TEST_F(BatchNorm, ANanReachesItsChannel) {
   for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 9 % 4 == 1) << i;
 }
 
+/// Moments and ScaledNorm beside BatchNorm and Broadcast, one behind the other, on the same numbers.
+class SharedPasses : public testing::TestWithParam<bool> {
+ protected:
+  /// The runs of one case; `bias` of both.
+  struct Runs {
+    OpRunner norm, scale, moments, scaled;
+  };
+
+  template <typename Body>
+  void ForEachCase(bool global, const Body& body) {
+    Backend* const backend = UnderTest().backend.get();
+    if (!backend->has_moments()) GTEST_SKIP() << "BatchNorm and Scale are always apart on this device";
+    const bool bias = GetParam();
+    const BatchNormDesc desc{kEps, kKeep, global};
+    for (const Shape& shape : kShapes) {
+      for (const TensorDesc& in : LayoutsOf(shape)) {
+        SCOPED_TRACE(shape.ToString() + ", in blocks of " + std::to_string(in.channel_block));
+        auto norm = backend->BatchNorm(desc, {in}), moments = backend->Moments(desc, {in});
+        ASSERT_TRUE(norm.ok() && moments.ok());
+        ASSERT_EQ(moments.value()->outputs()[0], in);
+        const TensorDesc of_channels = moments.value()->outputs()[1];
+        auto scale = backend->Broadcast({.function = broadcast::Product{}, .bias = bias}, {in});
+        auto scaled = backend->ScaledNorm(bias, {in, of_channels});
+        ASSERT_TRUE(scale.ok() && scaled.ok());
+        std::vector<Shape> factors(bias ? 2 : 1, Shape{shape[1]});
+        const std::vector<Shape> averages{{shape[1]}, {shape[1]}, {1}};
+        Runs runs{{norm->get(), {in}, averages},
+                  {scale->get(), {in}, factors},
+                  {moments->get(), {in}, averages, /*in_place=*/true},
+                  {scaled->get(), {in, of_channels}, factors}};
+        for (OpRunner* runner : {&runs.norm, &runs.moments}) {
+          runner->SetInput(0, Inputs(shape));
+          runner->SetParam(0, RandomValues(shape[1], 3));
+          runner->SetParam(1, RandomValues(shape[1], 5, 0.5f, 2));
+          runner->SetParam(2, {4});
+        }
+        for (OpRunner* runner : {&runs.scale, &runs.scaled}) {
+          for (size_t i = 0; i < factors.size(); ++i)
+            runner->SetParam(static_cast<int>(i), RandomValues(shape[1], 20 + i));
+        }
+        body(&runs);
+      }
+    }
+  }
+
+  static void Forward(Runs* runs) {
+    const Values x = runs->norm.input(0);
+    runs->norm.Forward();
+    runs->scale.SetInput(0, runs->norm.Output());
+    runs->scale.Forward();
+    runs->moments.Forward();
+    EXPECT_EQ(runs->moments.Output(), x);
+    runs->scaled.SetInput(0, x);
+    runs->scaled.SetInput(1, runs->moments.Output(1));
+    runs->scaled.SkipInputGradient(1);
+    runs->scaled.Forward();
+    ExpectNear(runs->scaled.Output(), runs->scale.Output(), 1e-4f, "output");
+  }
+
+  /// @param params_first which of the two gradients finds the sums.
+  void CompareGradients(Runs* runs, bool params_first) {
+    const Values gradient = RandomValues(static_cast<int64_t>(runs->scale.Output().size()), 9);
+    for (OpRunner* runner : {&runs->scale, &runs->scaled}) {
+      runner->SetOutputGradient(0, gradient);
+      if (params_first) runner->BackwardParams(false);
+      runner->BackwardInput();
+      if (!params_first) runner->BackwardParams(false);
+      runner->BackwardParams(true);
+    }
+    runs->norm.SetOutputGradient(0, runs->scale.InputGradient());
+    runs->norm.BackwardInput();
+    ExpectNear(runs->scaled.InputGradient(), runs->norm.InputGradient(), 3e-4f, "gradient of x");
+    for (int i = 0; i < (GetParam() ? 2 : 1); ++i) {
+      ExpectNear(runs->scaled.ParamGradient(i), runs->scale.ParamGradient(i), 3e-3f, "parameter " + std::to_string(i));
+    }
+    for (OpRunner* runner : {&runs->norm, &runs->moments}) runner->BackwardParams(false);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(runs->moments.ParamGradient(i), runs->norm.ParamGradient(i)) << i;
+  }
+};
+
+TEST_P(SharedPasses, TrainAsTheTwoLayersApart) {
+  for (const bool global : {false, true}) {
+    for (const bool params_first : {false, true}) {
+      ForEachCase(global, [&](Runs* runs) {
+        Forward(runs);
+        CompareGradients(runs, params_first);
+        Forward(runs);  // what the sums were of is gone
+        CompareGradients(runs, params_first);
+      });
+    }
+  }
+}
+
+TEST_P(SharedPasses, TestAsTheTwoLayersApart) {
+  ForEachCase(false, [](Runs* runs) {
+    for (OpRunner* runner : {&runs->norm, &runs->scale, &runs->moments, &runs->scaled}) runner->batch().train = false;
+    Forward(runs);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Bias, SharedPasses, testing::Bool());
+
 }  // namespace
 }  // namespace hp::test
