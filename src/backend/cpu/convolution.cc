@@ -6,11 +6,11 @@
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/packed_weights.h"
-#include "backend/cpu/pixel_gradient.h"
+#include "backend/cpu/product_gradient.h"
 #include "backend/window.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <string>
 
 namespace hp {
@@ -19,7 +19,7 @@ namespace {
 using dnnl::memory;
 using onednn::IsReference;
 using onednn::PackedWeights;
-using onednn::PixelGradient;
+using onednn::ProductGradient;
 using onednn::Reorder;
 
 /// The channel blocks that the convolution itself works on.
@@ -89,9 +89,7 @@ struct Convolutions {
   using BackwardWeights = dnnl::convolution_backward_weights;
   static constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 
-  static bool HasPixelGradient(const ConvolutionDesc& desc, memory::data_type type) {
-    return type == memory::data_type::bf16 && PixelGradient::Fits(desc);
-  }
+  static constexpr bool kHasProductGradient = true;
 
   static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return ConvolvedShape(desc, in); }
   static Layouts Choose(const ConvolutionDesc& desc, int64_t channels, ElementType element) {
@@ -111,7 +109,7 @@ struct Deconvolutions {
   using BackwardWeights = dnnl::deconvolution_backward_weights;
   static constexpr dnnl::algorithm kDirect = dnnl::algorithm::deconvolution_direct;
 
-  static bool HasPixelGradient(const ConvolutionDesc&, memory::data_type) { return false; }
+  static constexpr bool kHasProductGradient = false;
 
   static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return DeconvolvedShape(desc, in); }
   /// None for a net's first: few channels are not where it spends its time.
@@ -187,7 +185,7 @@ class ConvolutionOp final : public Op {
   typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
   typename Kind::BackwardWeights backward_params_;
   onednn::WeightsReorder gradient_reorder_;
-  std::optional<PixelGradient> pixel_gradient_;  // in place of backward_params_
+  std::unique_ptr<ProductGradient> product_gradient_;  // in place of backward_params_
   // As the passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing but its
   // reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one channel beside
   // a blocked output, for pads of 4 and more, for large windows with a stride and a pad, and for others.
@@ -282,13 +280,12 @@ template <typename Kind>
 void ConvolutionOp<Kind>::MakeBackwardParams(const ConvolutionDesc& desc, const Shape& in) {
   using Pass = typename Kind::BackwardWeights;
   params_ends_ = {src_, dst_};
-  if (Kind::HasPixelGradient(desc, type_)) {
-    pixel_gradient_.emplace(context_, desc, in, outputs_[0].shape);
-    if (!pixel_gradient_->is_reference()) {
+  if (Kind::kHasProductGradient && type_ == memory::data_type::bf16) {
+    product_gradient_ = onednn::MakeProductGradient(context_, desc, in, outputs_[0].shape);
+    if (product_gradient_ != nullptr) {
       in_to_params_ = in_to_src_;
       return;
     }
-    pixel_gradient_.reset();
   }
   backward_params_pd_ = BestOf(
       [this](const Ends& of) {
@@ -326,8 +323,8 @@ template <typename Kind>
 typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardParamsScratch(Pieces* pieces) const {
   Scratch scratch = {};
   if (in_to_params_.needed()) scratch.input = pieces->Take(params_ends_.src.get_size());
-  if (pixel_gradient_) {
-    scratch.primitive = pieces->Take(pixel_gradient_->scratch_bytes());
+  if (product_gradient_ != nullptr) {
+    scratch.primitive = pieces->Take(product_gradient_->scratch_bytes());
     return scratch;
   }
   scratch.primitive = pieces->Take(backward_params_pd_.scratchpad_desc().get_size());
@@ -379,12 +376,12 @@ template <typename Kind>
 void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardParamsScratch(&pieces);
-  if (pixel_gradient_) {
+  if (product_gradient_ != nullptr) {
     if (in_to_params_.needed()) in_to_params_.Run(&context_, args.in[0].data, scratch.input);
     const void* const x = in_to_params_.needed() ? scratch.input : args.in[0].data;
-    return pixel_gradient_->Run(context_, static_cast<const BFloat16*>(x), DataOf<const BFloat16>(args.d_out[0]),
-                                args.accumulate, args.d_params[0], bias_ ? args.d_params[1] : nullptr,
-                                scratch.primitive);
+    return product_gradient_->Run(context_, static_cast<const BFloat16*>(x), DataOf<const BFloat16>(args.d_out[0]),
+                                  args.accumulate, args.d_params[0], bias_ ? args.d_params[1] : nullptr,
+                                  scratch.primitive);
   }
   // A gradient in Caffe's own layout that is not added to needs no detour.
   const bool direct = !gradient_reorder_.needed() && !args.accumulate;

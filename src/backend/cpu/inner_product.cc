@@ -42,8 +42,10 @@ class InnerProductOp final : public Op {
     for (const InputRows::Block& block : inputs_.blocks()) {
       panels += PackedColumns(rows_, block.columns);
       if (in_place() || as_they_lie()) continue;
-      products_.emplace_back(context_, outputs_count_, rows_, block.columns, onednn::MatrixProduct::Factor{columns_, 1},
-                             onednn::MatrixProduct::Factor{1, block.columns}, /*add=*/!products_.empty());
+      using Product = onednn::MatrixProduct;
+      products_.emplace_back(context_, Product::Sizes{outputs_count_, rows_, block.columns},
+                             Product::Factor{columns_, 1}, Product::Factor{1, block.columns},
+                             Product::Target{rows_, /*add=*/!products_.empty()});
       product_bytes = std::max(product_bytes, products_.back().scratch_bytes());
     }
     const int64_t forward = in_place() ? PackedFeatures(rows_, columns_) : as_they_lie() ? 0 : Transposed();

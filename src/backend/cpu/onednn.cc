@@ -6,8 +6,18 @@ namespace hp::onednn {
 
 using Tag = dnnl::memory::format_tag;
 
+namespace {
+
+/// Whether this host has the instructions of `isa`: the values are sets of bits, and what came later has those before.
+bool HasAll(dnnl::cpu_isa isa) {
+  const int bits = static_cast<int>(isa);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+}  // namespace
+
 bool HasAvx512() {
-  // The values are sets of bits; those of the AVX-512 families contain one of these two beyond AVX2's.
+  // Those of the AVX-512 families contain one of these two beyond AVX2's.
   constexpr int kAvx512Bits =
       (static_cast<int>(dnnl::cpu_isa::avx512_mic) | static_cast<int>(dnnl::cpu_isa::avx512_core)) &
       ~static_cast<int>(dnnl::cpu_isa::avx2);
@@ -31,11 +41,9 @@ std::string DescribeInstructions() {
   return Format("oneDNN %d.%d.%d %s", version->major, version->minor, version->patch, name.c_str());
 }
 
-bool MultipliesBFloat16() {
-  // Sets of bits, as above: those of avx512_core_bf16 and whatever came after it.
-  constexpr int kBits = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kBits) == kBits;
-}
+bool MultipliesBFloat16() { return HasAll(dnnl::cpu_isa::avx512_core_bf16); }
+
+bool HasAmx() { return HasAll(dnnl::cpu_isa::avx512_core_amx); }
 
 dnnl::memory::data_type TypeOf(ElementType element) {
   return element == ElementType::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;

@@ -25,6 +25,8 @@ std::string DescribeInstructions();
 
 /// Whether this host has instructions for products of bfloat16: AVX512_BF16 or AMX.
 bool MultipliesBFloat16();
+/// Whether it has those of AMX, and oneDNN uses them.
+bool HasAmx();
 
 /// float32 or bfloat16.
 dnnl::memory::data_type TypeOf(ElementType element);

@@ -8,13 +8,12 @@
 namespace hp::onednn {
 namespace {
 
-constexpr int64_t kSumColumns = 16;  // of a thread's piece: 32 bytes of each row
-constexpr int64_t kSumRows = 256;    // that are added up before they join the sum of those above
-
 MatrixProduct Product(const Context& context, int64_t outputs, int64_t channels, int64_t pixels, bool add) {
-  return {
-      context, outputs, channels, pixels, {1, outputs, ElementType::kBFloat16}, {channels, 1, ElementType::kBFloat16},
-      add};
+  return {context,
+          {outputs, channels, pixels},
+          {1, outputs, ElementType::kBFloat16},
+          {channels, 1, ElementType::kBFloat16},
+          {channels, add}};
 }
 
 }  // namespace
@@ -51,7 +50,7 @@ void PixelGradient::Run(const Context& context, const BFloat16* x, const BFloat1
     x = gathered;
   }
   (add ? add_ : set_).Run(context, d_y, x, d_weights, scratch + gathered_bytes());
-  if (d_bias != nullptr) SumBias(d_y, add, d_bias);
+  if (d_bias != nullptr) SumOverPixels(d_y, pixels_, outputs_, add, d_bias);
 }
 
 void PixelGradient::Gather(const BFloat16* x, BFloat16* to) const {
@@ -62,20 +61,6 @@ void PixelGradient::Gather(const BFloat16* x, BFloat16* to) const {
     for (int64_t w = 0; w < out_w_; ++w) {
       std::memcpy(to + (line * out_w_ + w) * channels_, from + w * stride_w_ * channels_, channels_ * sizeof(BFloat16));
     }
-  }
-}
-
-// Some rows at a time, since a sum of 50,000 numbers in a row would lose digits.
-void PixelGradient::SumBias(const BFloat16* d_y, bool add, float* d_bias) const {
-#pragma omp parallel for schedule(static) if (pixels_ * outputs_ > kSerialElements)
-  for (int64_t first = 0; first < outputs_; first += kSumColumns) {
-    const int64_t columns = std::min(kSumColumns, outputs_ - first);
-    float sums[kSumColumns] = {}, part[kSumColumns];
-    for (int64_t row = 0; row < pixels_; row += kSumRows) {
-      ColumnSums(d_y + row * outputs_ + first, std::min(kSumRows, pixels_ - row), columns, outputs_, false, part);
-      for (int64_t c = 0; c < columns; ++c) sums[c] += part[c];
-    }
-    for (int64_t c = 0; c < columns; ++c) d_bias[first + c] = add ? d_bias[first + c] + sums[c] : sums[c];
   }
 }
 

@@ -1,30 +1,27 @@
 #pragma once
 
-#include "backend/backend.h"
 #include "backend/cpu/matrix_product.h"
-#include "base/bfloat16.h"
+#include "backend/cpu/product_gradient.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace hp::onednn {
 
-/// The gradients of the parameters of a convolution with windows of one pixel, in bfloat16 and NHWC. Those of the
-/// weights [O, C] are one product, d_y^T x, of d_y [pixels, O] and x [pixels, C], and are written in Caffe's own
-/// layout. oneDNN's convolution has threads add whole gradients of their own instead, which takes up to five times as
-/// long where images are small (README.md of this room).
-class PixelGradient {
+/// Of windows of one pixel: the weights' gradient [O, C] is one product, d_y^T x, of d_y [pixels, O] and x [pixels, C],
+/// and is written in Caffe's own layout. oneDNN's convolution has threads add whole gradients of their own instead,
+/// which takes up to five times as long where images are small (README.md of this room).
+class PixelGradient final : public ProductGradient {
  public:
   static bool Fits(const ConvolutionDesc& desc);
 
   /// @param desc that Fits. @param in, out shapes of x and y. Throws dnnl::error.
   PixelGradient(const Context& context, const ConvolutionDesc& desc, const Shape& in, const Shape& out);
-  bool is_reference() const { return set_.is_reference(); }
-  /// Of what Run needs; aligned to 64 bytes.
-  size_t scratch_bytes() const { return gathered_bytes() + product_bytes(); }
-  /// By all threads of the team; done on return. @param d_bias [O], or null. @param add to what stands in both.
+  /// Whether oneDNN has a kernel for it.
+  bool usable() const { return !set_.is_reference(); }
+  size_t scratch_bytes() const override { return gathered_bytes() + product_bytes(); }
   void Run(const Context& context, const BFloat16* x, const BFloat16* d_y, bool add, float* d_weights, float* d_bias,
-           std::byte* scratch) const;
+           std::byte* scratch) const override;
 
  private:
   bool gathers() const { return stride_h_ > 1 || stride_w_ > 1; }
@@ -32,7 +29,6 @@ class PixelGradient {
   size_t product_bytes() const;
   /// The pixels of x that windows stand on, in the order of y's.
   void Gather(const BFloat16* x, BFloat16* to) const;
-  void SumBias(const BFloat16* d_y, bool add, float* d_bias) const;
 
   const int64_t stride_h_, stride_w_;
   const int64_t in_h_, in_w_, channels_, images_, out_h_, out_w_, outputs_;
