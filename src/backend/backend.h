@@ -396,8 +396,9 @@ class Backend {
 
 /// A backend for this host's cores, for tensors in host memory. Stateless.
 /// @param factors of convolutions: bfloat16 rounds inputs, weights and what is written (of a deconvolution first the
-/// product, then its sum with the bias), and adds in float32; what follows a convolution has its element type, and all
-/// other ops compute in float32. Without CpuMultipliesBFloat16 convolutions are float32, as if it said so.
+/// product, then its sum with the bias), and adds in float32; what follows a convolution has its element type. On
+/// processors with AMX also factors of inner products are rounded, whose sums and outputs are float32. All other ops
+/// compute in float32. Without CpuMultipliesBFloat16 convolutions are float32, as if it said so.
 std::unique_ptr<Backend> MakeCpuBackend(ElementType factors = ElementType::kFloat32);
 /// Whether this host's processors have instructions for products of bfloat16 (AVX512_BF16, AMX) and oneDNN uses them.
 bool CpuMultipliesBFloat16();

@@ -12,7 +12,7 @@ void Op::BackwardParamsRows(const OpArgs&, int64_t, int64_t, float*, float*) con
   LOG(FATAL) << "this op has no row gradients";
 }
 
-std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t version, Fill fill) {
+std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t version, Fill fill, FillRows fill_rows) {
   Copy& copy = copies_[key];
   if (copy.buffer.bytes() == bytes && copy.version == version) return copy.buffer.data();
   if (copy.buffer.bytes() != bytes) {
@@ -24,6 +24,7 @@ std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t vers
     copy.buffer = *std::move(buffer);
   }
   copy.fill = std::move(fill);
+  copy.fill_rows = std::move(fill_rows);
   copy.fill(copy.buffer.data());
   copy.version = version;
   return copy.buffer.data();
@@ -34,6 +35,18 @@ void PackedParams::Refresh(uint64_t version) {
     if (copy.version == version) continue;
     copy.fill(copy.buffer.data());
     copy.version = version;
+  }
+}
+
+void PackedParams::RefillRows(int64_t begin, int64_t end) const {
+  for (const auto& [key, copy] : copies_) {
+    if (copy.fill_rows) copy.fill_rows(copy.buffer.data(), begin, end);
+  }
+}
+
+void PackedParams::MarkRefilled(uint64_t version) {
+  for (auto& [key, copy] : copies_) {
+    if (copy.fill_rows) copy.version = version;
   }
 }
 

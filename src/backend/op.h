@@ -22,6 +22,10 @@ namespace hp {
 class PackedParams {
  public:
   using Fill = std::function<void(std::byte*)>;
+  /// Fills what the copy has of the values' rows [begin, end), on the calling thread.
+  using FillRows = std::function<void(std::byte*, int64_t begin, int64_t end)>;
+  /// Ranges of rows begin at its multiples, and all but the last end there.
+  static constexpr int64_t kRowsTogether = 8;
 
   /// @param device whose memory the copies are in, which must outlive them; null: host memory.
   explicit PackedParams(Device* device = nullptr) : device_(device) {}
@@ -33,7 +37,13 @@ class PackedParams {
   /// @param fill writes the `bytes` bytes from the parameter's values, on a GPU by putting work into kCompute. Called
   /// when the copy is of another version or not there, and kept for Refresh: where Refresh is used (GPUs) it must not
   /// refer to the op, which may be gone by then.
-  std::byte* Get(const std::string& key, size_t bytes, uint64_t version, Fill fill);
+  /// @param fill_rows the same in parts, for RefillRows; must not refer to the op. Null: there is none.
+  std::byte* Get(const std::string& key, size_t bytes, uint64_t version, Fill fill, FillRows fill_rows = nullptr);
+  /// Writes rows [begin, end) of the values, which have just changed, to all copies that have a FillRows. On the
+  /// calling thread; several may do so at once for different rows. Host memory only.
+  void RefillRows(int64_t begin, int64_t end) const;
+  /// After RefillRows of all rows: those copies are of `version`.
+  void MarkRefilled(uint64_t version);
   /// Fills copies of other versions than `version` again. Call it before captured work is replayed
   /// (Device::RunCaptured), which reads the copies without calling Get.
   void Refresh(uint64_t version);
@@ -45,6 +55,7 @@ class PackedParams {
     Buffer buffer;
     uint64_t version = 0;
     Fill fill;
+    FillRows fill_rows;
   };
   Device* device_;
   std::map<std::string, Copy> copies_;
@@ -133,6 +144,9 @@ class Op {
   /// still in the cache when the update reads it: BeginParamsRows once, then BackwardParamsRows for any ranges. The
   /// CPU's products can. If false, the other two CHECK-fail.
   virtual bool has_params_rows() const { return false; }
+  /// Rows of a piece with which it is fastest: a multiple of PackedParams::kRowsTogether. 24 rows of fc6 of AlexNet are
+  /// 0.9 MB.
+  virtual int64_t piece_rows() const { return 24; }
   /// Prepares the pieces of these `args` in args.scratch, which must stay unmodified until the last of them.
   virtual void BeginParamsRows(const OpArgs&);
   /// Overwrites `d_weights` [end - begin, K] and, if there is a bias, `d_bias` [end - begin] with the gradients of

@@ -17,8 +17,8 @@
 namespace hp {
 namespace {
 
-// Rows of a gradient that are made and used up together: 24 rows of fc6 of AlexNet are 0.9 MB.
-constexpr int64_t kPieceRows = 24;
+// Rows of a sampled gradient that one thread applies.
+constexpr int64_t kSampledRows = 24;
 
 }  // namespace
 
@@ -40,13 +40,12 @@ int64_t Updater::RowsOf(const NetStep& step) const {
 }
 
 void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
-  const int64_t rows = RowsOf(step), pieces = (rows + kPieceRows - 1) / kPieceRows;
+  const int64_t rows = RowsOf(step), each = step.update_op->piece_rows(), pieces = (rows + each - 1) / each;
   options_.workspace->WithUpdateArgs(step, options_.sampler->samples(), [&](Op& op, const OpArgs& args) {
     op.BeginParamsRows(args);
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < pieces; ++p) {
-      const int64_t begin = p * kPieceRows;
-      use(op, args, begin, std::min(begin + kPieceRows, rows));
+      use(op, args, p * each, std::min((p + 1) * each, rows));
     }
   });
 }
@@ -74,27 +73,33 @@ void Updater::DeferredGradient(const NetStep& step) {
 }
 
 // A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
-// large layer never goes to memory and back. The sums of squares are added in the order of the rows. Host's device
-// only.
+// large layer never goes to memory and back. Copies of the weights that can be written in pieces are written there,
+// too. The sums of squares are added in the order of the rows. Host's device only.
 void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
   const UpdateSample* const sample = SampleOf(step);
   const int64_t rows = RowsOf(step), row = options_.params->param(weights).block.cols();
-  std::vector<double> piece_squares((rows + kPieceRows - 1) / kPieceRows, 0);
+  const int64_t each = step.update_op->piece_rows();
+  std::vector<double> piece_squares((rows + each - 1) / each, 0);
+  // Of a sample's rows nobody keeps copies, and those of frozen weights are as they were.
+  const bool refill = sample == nullptr && !options_.params->param(weights).frozen();
+  PackedParams* const packed = options_.params->View(weights).packed;
   pieces_.resize(omp_get_max_threads());
-  for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), kPieceRows * (row + 1)));
+  for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), each * (row + 1)));
   InPieces(step, [&](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
     float* d_weights = pieces_[omp_get_thread_num()].data();
-    float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
+    float* d_bias = bias < 0 ? nullptr : d_weights + each * row;
     op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
-    double& sum = piece_squares[begin / kPieceRows];
+    double& sum = piece_squares[begin / each];
     sum = UpdateRows(weights, size, begin, end, d_weights, sample);
     if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias, nullptr);
+    if (refill) packed->RefillRows(begin, end);
   });
   for (int param : step.params) {
     norms_->Set(size.clock, param, 0);
     options_.params->MarkUpdated(param, size.clock + 1);
   }
+  if (refill) packed->MarkRefilled(options_.params->View(weights).version);
   norms_->Set(size.clock, weights, std::accumulate(piece_squares.begin(), piece_squares.end(), 0.0));
 }
 
@@ -202,8 +207,8 @@ void Updater::UpdateSampled(const NetStep& step, const StepSize& size) {
   const float* const gradient = options_.params->gradient(weights).data();
   const int64_t rows = RowsOf(step), row = options_.params->param(weights).block.cols();
 #pragma omp parallel for schedule(static)
-  for (int64_t begin = 0; begin < rows; begin += kPieceRows) {
-    ApplyRows(weights, size, begin, std::min(begin + kPieceRows, rows), gradient + begin * row, sample);
+  for (int64_t begin = 0; begin < rows; begin += kSampledRows) {
+    ApplyRows(weights, size, begin, std::min(begin + kSampledRows, rows), gradient + begin * row, sample);
   }
   options_.params->MarkUpdated(weights, size.clock + 1);
 }

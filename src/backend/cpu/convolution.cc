@@ -429,7 +429,7 @@ StatusOr<Backend::OpPtr> MakeOp(const ConvolutionDesc& desc, ElementType element
 StatusOr<Backend::OpPtr> CpuBackend::Convolution(const ConvolutionDesc& desc, const Descs& in) {
   if (IsProduct(desc, in[0].shape)) {
     return MakeInnerProduct({.num_output = desc.num_output, .bias = desc.bias, .input_gradient = desc.input_gradient},
-                            in, Shape{in[0].shape[0], desc.num_output, 1, 1});
+                            in, Shape{in[0].shape[0], desc.num_output, 1, 1}, factors_);
   }
   return MakeOp<Convolutions>(desc, factors_, in);
 }

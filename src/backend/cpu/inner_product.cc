@@ -8,6 +8,7 @@
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/rounded_product.h"
 #include "backend/cpu/rows_product.h"
 #include "backend/cpu/vec.h"
 #include "backend/product_shape.h"
@@ -66,7 +67,7 @@ class InnerProductOp final : public Op {
       products_[i].Run(context_, args.params[0].data + inputs_.blocks()[i].first, inputs_.Rows(args, i), transposed,
                        scratch);
     }
-    TransposeAndAddBias(transposed, bias_ ? args.params[1].data : nullptr, args.out[0].floats());
+    TransposeAndAddBias(transposed, rows_, outputs_count_, bias_ ? args.params[1].data : nullptr, args.out[0].floats());
   }
 
   void BackwardInput(const OpArgs& args) override {
@@ -156,20 +157,6 @@ class InnerProductOp final : public Op {
     if (bias_) AddBias(args.params[1].data, out);
   }
 
-  void TransposeAndAddBias(const float* transposed, const float* bias, float* out) const {
-    constexpr int64_t kStrip = 64;  // outputs of one strip: 256 bytes of each row of y
-#pragma omp parallel for schedule(static) if (rows_ * outputs_count_ > kSerialElements)
-    for (int64_t begin = 0; begin < outputs_count_; begin += kStrip) {
-      const int64_t end = std::min(outputs_count_, begin + kStrip);
-      for (int64_t r = 0; r < rows_; ++r) {
-        float* y = out + r * outputs_count_;
-        for (int64_t o = begin; o < end; ++o) {
-          y[o] = transposed[o * rows_ + r] + (bias == nullptr ? 0.0f : bias[o]);
-        }
-      }
-    }
-  }
-
   const bool bias_;
   const int64_t outputs_count_;
   const InputRows inputs_;
@@ -180,15 +167,33 @@ class InnerProductOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out) {
+void TransposeAndAddBias(const float* product, int64_t rows, int64_t outputs, const float* bias, float* y) {
+  constexpr int64_t kStrip = 64;  // outputs of one strip: 256 bytes of each row of y
+#pragma omp parallel for schedule(static) if (rows * outputs > kSerialElements)
+  for (int64_t begin = 0; begin < outputs; begin += kStrip) {
+    const int64_t end = std::min(outputs, begin + kStrip);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const to = y + r * outputs;
+      for (int64_t o = begin; o < end; ++o) to[o] = product[o * rows + r] + (bias == nullptr ? 0.0f : bias[o]);
+    }
+  }
+}
+
+StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out,
+                                          ElementType factors) {
   if (desc.transposed) return MakeTransposedProduct(desc, in, out);
   Backend::OpPtr op;
+  if (factors == ElementType::kBFloat16 && onednn::HasAmx()) {
+    StatusOr<Backend::OpPtr> rounded = MakeRoundedProduct(desc, in, out);
+    if (rounded.ok() && *rounded != nullptr) return rounded;
+    if (rounded.status().code() == StatusCode::kResourceExhausted) return rounded;
+  }
   HP_RETURN_IF_ERROR(onednn::Guard("inner product", [&] { op = std::make_unique<InnerProductOp>(desc, in, out); }));
   return op;
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::InnerProduct(const InnerProductDesc& desc, const Descs& in) {
-  return MakeInnerProduct(desc, in, ProductShape(desc, in[0].shape));
+  return MakeInnerProduct(desc, in, ProductShape(desc, in[0].shape), factors_);
 }
 
 }  // namespace hp

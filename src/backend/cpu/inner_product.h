@@ -2,14 +2,20 @@
 
 #include "backend/backend.h"
 
+#include <cstdint>
+
 namespace hp {
 
 /// CpuBackend::InnerProduct with its output described as `out`, which has as many elements and the rows first: also a
 /// convolution whose one window is the whole image, whose weights are the same matrix.
-/// @return as onednn::Guard.
-StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out);
+/// @param factors bfloat16: rounded to it (rounded_product.h) where the processor has AMX. @return as onednn::Guard.
+StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out,
+                                          ElementType factors);
 
 /// The same where InnerProductDesc::transposed is true.
 Backend::OpPtr MakeTransposedProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out);
+
+/// y [rows, outputs] = the transpose of `product`, plus the bias [outputs] unless that is null.
+void TransposeAndAddBias(const float* product, int64_t rows, int64_t outputs, const float* bias, float* y);
 
 }  // namespace hp
