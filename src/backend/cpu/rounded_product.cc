@@ -211,7 +211,7 @@ class RoundedProductOp final : public Op {
                                                                                   int64_t end) {
       RoundUncached(from + begin * columns, (end - begin) * columns, reinterpret_cast<BFloat16*>(to) + begin * columns);
     };
-    return Copy(weights, "product rows", RowsBytes(), fill);
+    return Copy(weights, rows_key_, RowsBytes(), fill);
   }
   /// W's columns of one input as the second factor of dy W.
   const BFloat16* Pairs(const Part& part, const ParamView& weights) const {
@@ -270,6 +270,7 @@ class RoundedProductOp final : public Op {
   const InputRows inputs_;
   const int64_t rows_, columns_;
   const onednn::Context context_;
+  const std::string rows_key_ = Format("product rows %lld", static_cast<long long>(columns_));
   std::vector<Part> parts_;
   size_t panels_offset_ = 0;  // in scratch
 };
