@@ -432,7 +432,7 @@ layer { name: "accuracy" """
         self.assertEqual(status, 0, text)
         shutil.rmtree(self.path("db"))
         check = ["--check", self.path("planned.prototxt"), "--cache_dir=none"]
-        for sample, expected, said in (("1,12,12+1+3", 0, "valid"), ("1,12,12++3", 0, "valid"), ("1,12,12", 2, "expected 2 shape(s) beside those of its data"),
+        for sample, expected, said in (("1,12,12+1+3", 0, "valid"), ("1,12,12++3", 0, "valid"), ("1,12,12", 2, 'expected 2 shape(s) beside those of its data and labels: of "odd", "place"'),
                                        ("1,12,12+1+4", 2, "bottoms have shapes"), ("1,12,12/", 2, "behind a plus each further top"),
                                        ("1,12,12+1,2,3,4+3", 2, "behind a plus each further top")):
             status, text = cluster.run_tool("hproute", *check, "--sample=" + sample)

@@ -1,7 +1,9 @@
 // The shapes of a net's blobs, layer by layer.
+#include "base/words.h"
 #include "net/plan/graph.h"
 
 #include <algorithm>
+#include <string>
 
 namespace hp {
 namespace {
@@ -31,11 +33,14 @@ Status NetGraph::CheckHeld(const GraphLayer& layer, const std::vector<Shape>& in
 }
 
 StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t rows) const {
-  const auto others = std::count_if(source_tops_.begin(), source_tops_.end(),
-                                    [](const SourceTop& top) { return top.role == SourceTop::kOther; });
-  if (others != std::ssize(sample.others)) {
-    return InvalidArgument("a sample is %s; expected %lld shape(s) beside those of its data and labels",
-                           sample.ToString().c_str(), static_cast<long long>(others));
+  std::vector<std::string> others;
+  for (const SourceTop& top : source_tops_) {
+    if (top.role == SourceTop::kOther) others.push_back("\"" + net_->layer(top.layer).top(top.top) + "\"");
+  }
+  if (others.size() != sample.others.size()) {
+    return InvalidArgument("a sample is %s; expected %zu shape(s) beside those of its data and labels%s%s",
+                           sample.ToString().c_str(), others.size(), others.empty() ? "" : ": of ",
+                           Join(others).c_str());
   }
   std::vector<Shape> shapes(blobs_.size());
   for (const GraphLayer& layer : layers_) {
