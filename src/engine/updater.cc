@@ -97,7 +97,7 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
   });
   for (int param : step.params) {
     norms_->Set(size.clock, param, 0);
-    options_.params->MarkUpdated(param, size.clock + 1);
+    if (!options_.params->param(param).frozen()) options_.params->MarkUpdated(param, size.clock + 1);
   }
   if (refill) packed->MarkRefilled(options_.params->View(weights).version);
   norms_->Set(size.clock, weights, std::accumulate(piece_squares.begin(), piece_squares.end(), 0.0));
