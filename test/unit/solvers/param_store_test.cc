@@ -3,8 +3,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -192,6 +194,42 @@ TEST(ParamStore, MemoryThatCannotBeHadIsAStatus) {
     EXPECT_EQ(store.status().code(), StatusCode::kResourceExhausted);
     EXPECT_THAT(store.status().message(), testing::StartsWith("parameters: out of memory: cannot allocate "));
   }
+}
+
+TEST(PackedParams, AnUpdateWritesRowsOfCopiesThatHaveThem) {
+  constexpr int64_t kRows = 2 * PackedParams::kRowsTogether;
+  std::vector<float> values(kRows, 1);
+  PackedParams packed;
+  int whole = 0;
+  const auto row_copy = [&](uint64_t version) {
+    const auto fill_rows = [from = values.data()](std::byte* to, int64_t begin, int64_t end) {
+      std::copy(from + begin, from + end, reinterpret_cast<float*>(to) + begin);
+    };
+    const auto fill = [&, fill_rows](std::byte* to) {
+      ++whole;
+      fill_rows(to, 0, kRows);
+    };
+    const std::byte* const copy = packed.Get("rows", kRows * sizeof(float), version, fill, fill_rows);
+    const auto* const floats = reinterpret_cast<const float*>(copy);
+    return std::vector<float>(floats, floats + kRows);
+  };
+  int others = 0;
+  const auto other_copy = [&](uint64_t version) {
+    packed.Get("other", sizeof(float), version, [&](std::byte*) { ++others; });
+  };
+  EXPECT_EQ(row_copy(1), values);
+  other_copy(1);
+  std::iota(values.begin(), values.end(), 2.0f);
+  packed.RefillRows(kRows / 2, kRows);
+  packed.RefillRows(0, kRows / 2);
+  packed.MarkRefilled(2);
+  EXPECT_EQ(row_copy(2), values);
+  EXPECT_EQ(whole, 1) << "it was filled once more";
+  other_copy(2);
+  EXPECT_EQ(others, 2) << "a copy without rows counts as written";
+  std::fill(values.begin(), values.end(), 3.0f);
+  EXPECT_EQ(row_copy(3), values);
+  EXPECT_EQ(whole, 2);
 }
 
 }  // namespace
