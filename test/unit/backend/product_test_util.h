@@ -59,6 +59,18 @@ inline std::string NameOf(const testing::TestParamInfo<ProductCase>& info) {
   return name;
 }
 
+/// The parameters' gradient as BackwardParams makes it; bias behind the weights.
+inline Values WholeGradient(OpRunner* runner) {
+  runner->Forward();
+  runner->BackwardParams();
+  Values all = runner->ParamGradient(0);
+  if (runner->params() > 1) {
+    const Values bias = runner->ParamGradient(1);
+    all.insert(all.end(), bias.begin(), bias.end());
+  }
+  return all;
+}
+
 /// The parameters' whole gradient from pieces of `step` rows, added to ones if `accumulate`; bias behind the weights.
 inline Values GradientInPieces(OpRunner* runner, const ProductCase& c, int64_t step, bool accumulate) {
   const bool bias = runner->params() > 1;

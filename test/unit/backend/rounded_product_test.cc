@@ -99,13 +99,7 @@ TEST_P(RoundedProductTest, RoundsItsFactors) {
 TEST_P(RoundedProductTest, PiecesOfRowsMakeTheWholeGradientBitForBit) {
   const ProductCase& c = GetParam();
   runner_->SetOutputGradient(0, RandomValues(c.rows() * c.num_output, 22));  // those of GradientInPieces
-  runner_->Forward();
-  runner_->BackwardParams();
-  Values want = runner_->ParamGradient(0);
-  if (c.bias) {
-    const Values bias = runner_->ParamGradient(1);
-    want.insert(want.end(), bias.begin(), bias.end());
-  }
+  Values want = WholeGradient(&*runner_);
   for (int64_t step : {int64_t{1}, int64_t{6}, op_->piece_rows(), c.num_output}) {
     EXPECT_EQ(GradientInPieces(&*runner_, c, step, false), want) << step;
   }
