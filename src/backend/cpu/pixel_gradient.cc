@@ -25,19 +25,13 @@ bool PixelGradient::Fits(const ConvolutionDesc& desc) {
 PixelGradient::PixelGradient(const Context& context, const ConvolutionDesc& desc, const Shape& in, const Shape& out)
     : stride_h_(desc.stride_h),
       stride_w_(desc.stride_w),
-      in_h_(in[2]),
-      in_w_(in[3]),
-      channels_(in[1]),
-      images_(in[0]),
-      out_h_(out[2]),
-      out_w_(out[3]),
-      outputs_(out[1]),
-      pixels_(images_ * out_h_ * out_w_),
-      set_(Product(context, outputs_, channels_, pixels_, false)),
-      add_(Product(context, outputs_, channels_, pixels_, true)) {}
+      in_(in),
+      out_(out),
+      set_(Product(context, out_.channels, in_.channels, out_.pixels(), false)),
+      add_(Product(context, out_.channels, in_.channels, out_.pixels(), true)) {}
 
 size_t PixelGradient::gathered_bytes() const {
-  return gathers() ? (pixels_ * channels_ * sizeof(BFloat16) + 63) / 64 * 64 : 0;
+  return gathers() ? (out_.pixels() * in_.channels * sizeof(BFloat16) + 63) / 64 * 64 : 0;
 }
 
 size_t PixelGradient::product_bytes() const { return std::max(set_.scratch_bytes(), add_.scratch_bytes()); }
@@ -50,16 +44,18 @@ void PixelGradient::Run(const Context& context, const BFloat16* x, const BFloat1
     x = gathered;
   }
   (add ? add_ : set_).Run(context, d_y, x, d_weights, scratch + gathered_bytes());
-  if (d_bias != nullptr) SumOverPixels(d_y, pixels_, outputs_, add, d_bias);
+  if (d_bias != nullptr) SumOverPixels(d_y, out_.pixels(), out_.channels, add, d_bias);
 }
 
 void PixelGradient::Gather(const BFloat16* x, BFloat16* to) const {
-  const int64_t lines = images_ * out_h_;
-#pragma omp parallel for schedule(static) if (pixels_ * channels_ > kSerialElements)
+  const int64_t lines = out_.count * out_.height, channels = in_.channels;
+#pragma omp parallel for schedule(static) if (out_.pixels() * channels > kSerialElements)
   for (int64_t line = 0; line < lines; ++line) {
-    const BFloat16* const from = x + (line / out_h_ * in_h_ + line % out_h_ * stride_h_) * in_w_ * channels_;
-    for (int64_t w = 0; w < out_w_; ++w) {
-      std::memcpy(to + (line * out_w_ + w) * channels_, from + w * stride_w_ * channels_, channels_ * sizeof(BFloat16));
+    const int64_t row = line / out_.height * in_.height + line % out_.height * stride_h_;
+    const BFloat16* const from = x + row * in_.width * channels;
+    for (int64_t w = 0; w < out_.width; ++w) {
+      std::memcpy(to + (line * out_.width + w) * channels, from + w * stride_w_ * channels,
+                  channels * sizeof(BFloat16));
     }
   }
 }

@@ -31,8 +31,7 @@ class PixelGradient final : public ProductGradient {
   void Gather(const BFloat16* x, BFloat16* to) const;
 
   const int64_t stride_h_, stride_w_;
-  const int64_t in_h_, in_w_, channels_, images_, out_h_, out_w_, outputs_;
-  const int64_t pixels_;  // of y, of all images
+  const Images in_, out_;
   const MatrixProduct set_, add_;
 };
 

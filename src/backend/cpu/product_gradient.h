@@ -10,6 +10,14 @@
 
 namespace hp::onednn {
 
+/// What a shape [N, C, H, W] says.
+struct Images {
+  explicit Images(const Shape& shape) : count(shape[0]), channels(shape[1]), height(shape[2]), width(shape[3]) {}
+  int64_t pixels() const { return count * height * width; }  ///< of all images
+
+  int64_t count, channels, height, width;
+};
+
 /// The gradients of a convolution's parameters in bfloat16 and NHWC by products, where those are faster than oneDNN's
 /// convolution. Executor thread.
 class ProductGradient {

@@ -62,23 +62,18 @@ bool WindowGradient::Fits(const ConvolutionDesc& desc, const Shape& in, const Sh
 
 WindowGradient::WindowGradient(const Context& context, const ConvolutionDesc& desc, const Shape& in, const Shape& out)
     : desc_(desc),
-      in_h_(in[2]),
-      in_w_(in[3]),
-      channels_(in[1]),
-      images_(in[0]),
-      out_h_(out[2]),
-      out_w_(out[3]),
-      outputs_(out[1]),
+      in_(in),
+      out_(out),
       window_(desc.kernel_h * desc.kernel_w),
       columns_(ColumnsOf(desc, in)),
       images_at_once_(ImagesAtOnce(desc, in, out)),
-      pixels_(images_at_once_ * out_h_ * out_w_),
-      set_(Product(context, outputs_, columns_, pixels_, false)),
-      add_(Product(context, outputs_, columns_, pixels_, true)),
+      pixels_(images_at_once_ * out_.height * out_.width),
+      set_(Product(context, out_.channels, columns_, pixels_, false)),
+      add_(Product(context, out_.channels, columns_, pixels_, true)),
       pairs_(PairFormat::Of(set_.b_format(), pixels_)) {}
 
 size_t WindowGradient::panel_bytes() const { return RoundedUp(set_.b_format().get_size()); }
-size_t WindowGradient::sums_bytes() const { return RoundedUp(outputs_ * columns_ * sizeof(float)); }
+size_t WindowGradient::sums_bytes() const { return RoundedUp(out_.channels * columns_ * sizeof(float)); }
 size_t WindowGradient::product_bytes() const { return std::max(set_.scratch_bytes(), add_.scratch_bytes()); }
 
 void WindowGradient::Run(const Context& context, const BFloat16* x, const BFloat16* d_y, bool add, float* d_weights,
@@ -86,12 +81,13 @@ void WindowGradient::Run(const Context& context, const BFloat16* x, const BFloat
   auto* const panel = reinterpret_cast<BFloat16*>(scratch);
   auto* const sums = reinterpret_cast<float*>(scratch + panel_bytes());
   std::byte* const product_scratch = scratch + panel_bytes() + sums_bytes();
-  for (int64_t image = 0; image < images_; image += images_at_once_) {
-    GatherWindows(x + image * in_h_ * in_w_ * channels_, panel);
-    (image == 0 ? set_ : add_).Run(context, d_y + image * out_h_ * out_w_ * outputs_, panel, sums, product_scratch);
+  for (int64_t image = 0; image < in_.count; image += images_at_once_) {
+    GatherWindows(x + image * in_.height * in_.width * in_.channels, panel);
+    (image == 0 ? set_ : add_)
+        .Run(context, d_y + image * out_.height * out_.width * out_.channels, panel, sums, product_scratch);
   }
   StoreGradient(sums, add, d_weights);
-  if (d_bias != nullptr) SumOverPixels(d_y, images_ * out_h_ * out_w_, outputs_, add, d_bias);
+  if (d_bias != nullptr) SumOverPixels(d_y, out_.pixels(), out_.channels, add, d_bias);
 }
 
 // As many rows as lie in one block of the format are gathered and then written together.
@@ -99,7 +95,8 @@ void WindowGradient::GatherWindows(const BFloat16* x, BFloat16* panel) const {
   const int64_t blocks = (pixels_ + PairFormat::kRows - 1) / PairFormat::kRows;
 #pragma omp parallel if (pixels_ * columns_ > kSerialElements)
   {
-    std::vector<BFloat16> rows(PairFormat::kRows * columns_);
+    static thread_local std::vector<BFloat16> rows;
+    rows.resize(std::max<size_t>(rows.size(), PairFormat::kRows * columns_));
 #pragma omp for schedule(static)
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t begin = block * PairFormat::kRows, end = std::min(begin + PairFormat::kRows, pixels_);
@@ -111,31 +108,32 @@ void WindowGradient::GatherWindows(const BFloat16* x, BFloat16* panel) const {
 
 // A line of a window is a run of neighbours in x.
 void WindowGradient::CopyWindow(const BFloat16* x, int64_t pixel, BFloat16* to) const {
-  const int64_t image = pixel / (out_h_ * out_w_), row = pixel / out_w_ % out_h_, column = pixel % out_w_;
+  const int64_t image = pixel / (out_.height * out_.width), row = pixel / out_.width % out_.height,
+                column = pixel % out_.width;
   const int64_t top = row * desc_.stride_h - desc_.pad_h, left = column * desc_.stride_w - desc_.pad_w;
-  const int64_t begin = std::clamp(-left, int64_t{0}, desc_.kernel_w) * channels_;
-  const int64_t end = std::clamp(in_w_ - left, int64_t{0}, desc_.kernel_w) * channels_;
-  const int64_t line = desc_.kernel_w * channels_;
+  const int64_t begin = std::clamp(-left, int64_t{0}, desc_.kernel_w) * in_.channels;
+  const int64_t end = std::clamp(in_.width - left, int64_t{0}, desc_.kernel_w) * in_.channels;
+  const int64_t line = desc_.kernel_w * in_.channels;
   for (int64_t h = 0; h < desc_.kernel_h; ++h, to += line) {
     const int64_t y = top + h;
-    if (y < 0 || y >= in_h_ || begin >= end) {
+    if (y < 0 || y >= in_.height || begin >= end) {
       std::memset(to, 0, line * sizeof(BFloat16));
       continue;
     }
     if (begin > 0) std::memset(to, 0, begin * sizeof(BFloat16));
-    CopyRun(x + ((image * in_h_ + y) * in_w_ + left) * channels_ + begin, end - begin, to + begin);
+    CopyRun(x + ((image * in_.height + y) * in_.width + left) * in_.channels + begin, end - begin, to + begin);
     if (end < line) std::memset(to + end, 0, (line - end) * sizeof(BFloat16));
   }
 }
 
 void WindowGradient::StoreGradient(const float* sums, bool add, float* d_weights) const {
-#pragma omp parallel for schedule(static) if (outputs_ * columns_ > kSerialElements)
-  for (int64_t o = 0; o < outputs_; ++o) {
+#pragma omp parallel for schedule(static) if (out_.channels * columns_ > kSerialElements)
+  for (int64_t o = 0; o < out_.channels; ++o) {
     const float* const from = sums + o * columns_;
     float* const to = d_weights + o * columns_;
-    for (int64_t c = 0; c < channels_; ++c) {
+    for (int64_t c = 0; c < in_.channels; ++c) {
       for (int64_t w = 0; w < window_; ++w) {
-        const float sum = from[w * channels_ + c];
+        const float sum = from[w * in_.channels + c];
         to[c * window_ + w] = add ? to[c * window_ + w] + sum : sum;
       }
     }

@@ -12,7 +12,7 @@ namespace hp::onednn {
 
 /// The weights' gradient as sums of products d_y^T X over a few images: d_y [pixels, O], and X [pixels, window x C]
 /// what each window sees. X is written as the product reads it and stays in the cache until it does. Of few input
-/// channels or small images oneDNN's convolution takes up to nine times as long (README.md of this room).
+/// channels or small images oneDNN's convolution takes up to three times as long (README.md of this room).
 class WindowGradient final : public ProductGradient {
  public:
   /// Whether with AMX it was the faster one for such shapes. @param in, out shapes of x and y.
@@ -38,7 +38,7 @@ class WindowGradient final : public ProductGradient {
   void StoreGradient(const float* sums, bool add, float* d_weights) const;
 
   const ConvolutionDesc desc_;
-  const int64_t in_h_, in_w_, channels_, images_, out_h_, out_w_, outputs_;
+  const Images in_, out_;
   const int64_t window_, columns_;         // pixels of a window, and their channels
   const int64_t images_at_once_, pixels_;  // of one product
   const MatrixProduct set_, add_;
