@@ -6,8 +6,9 @@ usage: tools/dev/check_twins.py [--root ROOT] [BUILD_DIR]      e.g. tools/dev/ch
 C++ leaves twins undefined and tools silent: of two functions that differ in their return type alone a linker takes the
 one of the archive that comes first, and of two inline functions either. So this looks in two places:
 
-- The sources: types, aliases, concepts and constants of a namespace that more than one file defines. What lies in an
-  anonymous namespace is its file's own, and the sources of two tests never meet.
+- The sources: types, aliases, concepts and constants of a namespace that more than one file defines; the sources of two
+  tests never meet. What lies in an anonymous namespace is its file's own, but sources of one library or program are
+  compiled in groups: so there, too, their names differ, functions included.
 - With BUILD_DIR, a finished build by Ninja with line numbers (-g1): the symbols of all objects that one program could
   take in, and of all libraries that are not a test's. A strong symbol has one object; a weak one (inline, template) has
   one place in the sources, as its line number tells.
@@ -99,9 +100,34 @@ def defined_name(words, end):
     return None
 
 
+def parameter_types(words):
+    """The types in `const T* a, int b = 3`, as one text."""
+    types, depth = [[]], 0
+    for word in words:
+        depth += (word in "(<[") - (word in ")>]")
+        if word == "," and depth == 0:
+            types.append([])
+        else:
+            types[-1].append(word)
+    types = [one[:one.index("=")] if "=" in one else one for one in types]
+    is_name = lambda one: len(one) > 1 and re.match(r"[a-z]\w*$", one[-1]) and one[-2] != "::" and one[-2] != "const"
+    return ", ".join(" ".join(one[:-1] if is_name(one) else one) for one in types)
+
+
+def defined_function(words, end):
+    """`F(int, const T*)` of the function that a declaration defines; None: none, or an operator or a template's."""
+    if end != "{" or not words or words[0] == "template" or "(" not in words or "operator" in words:
+        return None
+    opening = words.index("(")
+    if opening < 2 or not re.match(r"[A-Za-z_]", words[opening - 1]) or words[opening - 2] == "::":
+        return None
+    closing = skip_balanced(words, opening, "(", ")")
+    return f"{words[opening - 1]}({parameter_types(words[opening + 1:closing - 1])})"
+
+
 def names_of(text):
-    """Qualified names that a file defines in named namespaces."""
-    tokens, i, scopes, names = tokens_of(text), 0, [], set()
+    """Qualified names that a file defines: (in named namespaces, in anonymous ones)."""
+    tokens, i, scopes, names, private = tokens_of(text), 0, [], set(), set()
     while i < len(tokens):
         if tokens[i] == "}":
             if scopes:
@@ -118,11 +144,13 @@ def names_of(text):
             scopes.append("".join(words[1:]) if words[0] == "namespace" else None)
             continue
         name = defined_name(words, closing)
-        if name and "" not in scopes:
-            names.add("::".join([scope for scope in scopes if scope] + [name]))
+        if "" in scopes:
+            name = name or defined_function(words, closing)
+        if name and not ("" in scopes and words[0] == "using"):  # an alias may be said again
+            (private if "" in scopes else names).add("::".join([scope for scope in scopes if scope] + [name]))
         if closing == "{":
             i = skip_balanced(tokens, end, "{", "}")
-    return names
+    return names, private
 
 
 def source_files(root):
@@ -133,17 +161,39 @@ def source_files(root):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 
+def sources_together(root):
+    """Sets of sources that one command of a CMakeLists.txt names and one compiler takes: of a library or a program."""
+    for top in SOURCE_ROOTS:
+        for folder, _, files in os.walk(os.path.join(root, top)):
+            if "CMakeLists.txt" not in files:
+                continue
+            with open(os.path.join(folder, "CMakeLists.txt"), encoding="utf-8") as file:
+                text = re.sub(r"#.*", "", file.read())
+            for arguments in re.findall(r"\(([^()]*)\)", text):
+                for suffix in (".cc", ".cu"):
+                    yield {os.path.relpath(os.path.join(folder, word), root) for word in arguments.split()
+                           if word.endswith(suffix)}
+
+
 def twins_of_sources(root):
     """({name: [files]} of the names that several files define, how many files there are)"""
-    places, count = collections.defaultdict(list), 0
+    places, private, count = collections.defaultdict(list), collections.defaultdict(set), 0
     for path in source_files(root):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             count += 1
-            for name in names_of(file.read()):
+            names, own = names_of(file.read())
+            for name in names:
                 places[name].append(path)
+            for name in own:
+                private[name].add(path)
     # What two test programs call alike never meets.
     of_a_test = lambda path: path.startswith("test/") and not path.endswith((".h", ".cuh"))
-    return {name: files for name, files in places.items() if len(files) > 1 and not all(map(of_a_test, files))}, count
+    twins = {name: files for name, files in places.items() if len(files) > 1 and not all(map(of_a_test, files))}
+    for together in sources_together(root):
+        for name, files in private.items():
+            if len(files & together) > 1:
+                twins[f"{name}, in anonymous namespaces,"] = sorted(files & together)
+    return twins, count
 
 
 # --- Symbols in the objects

@@ -8,7 +8,7 @@
 namespace hp::onednn {
 namespace {
 
-MatrixProduct Product(const Context& context, int64_t outputs, int64_t channels, int64_t pixels, bool add) {
+MatrixProduct PixelProduct(const Context& context, int64_t outputs, int64_t channels, int64_t pixels, bool add) {
   return {context,
           {outputs, channels, pixels},
           {1, outputs, ElementType::kBFloat16},
@@ -27,8 +27,8 @@ PixelGradient::PixelGradient(const Context& context, const ConvolutionDesc& desc
       stride_w_(desc.stride_w),
       in_(in),
       out_(out),
-      set_(Product(context, out_.channels, in_.channels, out_.pixels(), false)),
-      add_(Product(context, out_.channels, in_.channels, out_.pixels(), true)) {}
+      set_(PixelProduct(context, out_.channels, in_.channels, out_.pixels(), false)),
+      add_(PixelProduct(context, out_.channels, in_.channels, out_.pixels(), true)) {}
 
 size_t PixelGradient::gathered_bytes() const {
   return gathers() ? (out_.pixels() * in_.channels * sizeof(BFloat16) + 63) / 64 * 64 : 0;

@@ -14,7 +14,7 @@ constexpr int64_t kFewChannels = 4, kManyColumns = 256;
 constexpr int64_t kFewPixels = 64;                    // of an image of y
 constexpr int64_t kPanelBytes = 7 << 19;              // of X that a product reads: 3.5 MiB
 constexpr int64_t kMostPanelBytes = 2 * kPanelBytes;  // of one image
-constexpr int64_t kMostColumns = 8192;                // 32 rows, which a thread gathers at once, are 512 KiB
+constexpr int64_t kMostWindowColumns = 8192;          // 32 rows, which a thread gathers at once, are 512 KiB
 
 int64_t ColumnsOf(const ConvolutionDesc& desc, const Shape& in) { return desc.kernel_h * desc.kernel_w * in[1]; }
 
@@ -29,7 +29,7 @@ int64_t ImagesAtOnce(const ConvolutionDesc& desc, const Shape& in, const Shape& 
   return images;
 }
 
-MatrixProduct Product(const Context& context, int64_t outputs, int64_t columns, int64_t pixels, bool add) {
+MatrixProduct WindowProduct(const Context& context, int64_t outputs, int64_t columns, int64_t pixels, bool add) {
   return {context,
           {outputs, columns, pixels},
           {1, outputs, ElementType::kBFloat16},
@@ -55,7 +55,7 @@ size_t RoundedUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 bool WindowGradient::Fits(const ConvolutionDesc& desc, const Shape& in, const Shape& out) {
   const bool plain = desc.group == 1 && desc.dilation_h == 1 && desc.dilation_w == 1;
-  const bool small = ColumnsOf(desc, in) <= kMostColumns && ImageBytes(desc, in, out) <= kMostPanelBytes;
+  const bool small = ColumnsOf(desc, in) <= kMostWindowColumns && ImageBytes(desc, in, out) <= kMostPanelBytes;
   const bool first = in[1] <= kFewChannels && ColumnsOf(desc, in) >= kManyColumns;
   return plain && small && (first || out.count(2) <= kFewPixels);
 }
@@ -68,8 +68,8 @@ WindowGradient::WindowGradient(const Context& context, const ConvolutionDesc& de
       columns_(ColumnsOf(desc, in)),
       images_at_once_(ImagesAtOnce(desc, in, out)),
       pixels_(images_at_once_ * out_.height * out_.width),
-      set_(Product(context, out_.channels, columns_, pixels_, false)),
-      add_(Product(context, out_.channels, columns_, pixels_, true)),
+      set_(WindowProduct(context, out_.channels, columns_, pixels_, false)),
+      add_(WindowProduct(context, out_.channels, columns_, pixels_, true)),
       pairs_(PairFormat::Of(set_.b_format(), pixels_)) {}
 
 size_t WindowGradient::panel_bytes() const { return RoundedUp(set_.b_format().get_size()); }

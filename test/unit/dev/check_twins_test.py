@@ -96,6 +96,34 @@ class SourcesTest(TwinsTest):
         self.expect_twins("namespace hp {\nnamespace cuda { struct Name {}; } }",
                           "namespace hp::cuda { struct Name {}; }", "hp::cuda::Name")
 
+    def sources_of_a_library(self, one, other):
+        write(self.root, {"src/CMakeLists.txt": "add_library(a  # a.cc c.cc\n  a.cc\n  b.cc\n)\nadd_library(c c.cc d.cu)\n",
+                          "src/a.cc": "namespace hp { namespace { %s } }" % one,
+                          "src/b.cc": "namespace hp {\nnamespace {\n%s\n}\n}" % other,
+                          "src/c.cc": "namespace hp { namespace { %s } }" % one,
+                          "src/d.cu": "namespace hp { namespace { %s } }" % one})
+
+    def test_sources_that_may_be_compiled_in_one_group(self):
+        for one, other, name in (("constexpr int kOne = 1;", "constexpr int kOne = 2;", "kOne"),
+                                 ("struct Name {};", "class Name { int x; };", "Name"),
+                                 ("int F(const int* a, long b) { return 1; }", "int* F(const int* c, long) { return 0; }",
+                                  r"F\(const int \*, long\)"),
+                                 ("void F() {}", "int F() { return 1; }", r"F\(\)")):
+            with self.subTest(name):
+                self.sources_of_a_library(one, other)
+                status, output = self.check()
+                self.assertEqual(status, 1, output)
+                self.assertRegex(output, f"hp::{name}, in anonymous namespaces, is defined 2 times:\n  src/a.cc\n  src/b.cc\n$")
+
+    def test_what_may_stand_in_one_group(self):
+        for one, other in (("int F(int a) { return a; }", "int F(long a) { return a; }"),
+                           ("using Name = int;", "using Name = int;"),
+                           ("int F(int a);", "int F(int a);"),
+                           ("int kOne(int a) { return a; }", "int F(int b) { return b; }")):
+            with self.subTest(other):
+                self.sources_of_a_library(one, other)
+                self.expect_clean()
+
     def test_what_defines_nothing(self):
         write(self.root, {"src/a.h": "namespace hp { template <class T> struct Name {}; }",
                           "src/b.h": "namespace hp { template <class T> struct Name; class Name* Make() { return 0; }\n"
