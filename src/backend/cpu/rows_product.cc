@@ -9,6 +9,7 @@
 
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_norms.h"
+#include "backend/cpu/transpose.h"
 #include "backend/cpu/vec.h"
 #include "base/range.h"
 
@@ -37,24 +38,6 @@ constexpr int64_t kBlock = 64;
 constexpr int64_t kColumnsOfTile = kTileVectors * kLanes;  ///< columns of a tile of the gradient
 
 int64_t Padded(int64_t rows) { return (rows + kLanes - 1) / kLanes * kLanes; }
-
-/// The columns' numbers of a square of kLanes vectors as vectors.
-template <int Distance, size_t... Lane>
-inline void SwapAcross(FloatVec<kLanes>* v, std::index_sequence<Lane...>) {
-  for (int i = 0; i < kLanes; ++i) {
-    if (i & Distance) continue;
-    const FloatVec<kLanes> a = v[i], b = v[i + Distance];
-    v[i] = __builtin_shufflevector(a, b, (Lane & Distance ? kLanes + Lane - Distance : Lane)...);
-    v[i + Distance] = __builtin_shufflevector(a, b, (Lane & Distance ? kLanes + Lane : Lane + Distance)...);
-  }
-}
-inline void Transpose(FloatVec<kLanes>* v) {
-  using Lanes = std::make_index_sequence<kLanes>;
-  if constexpr (kLanes == 16) SwapAcross<8>(v, Lanes());
-  SwapAcross<4>(v, Lanes());
-  SwapAcross<2>(v, Lanes());
-  SwapAcross<1>(v, Lanes());
-}
 
 /// Products of rows w[0, Rows) with Vectors vectors of features, to rows of `out`.
 template <int Rows, int Vectors>
@@ -126,7 +109,7 @@ void StoreChunk(const float* out, int64_t count, int64_t rows, const float* fact
     for (int64_t r = 0; r < rows; r += kLanes) {
       FloatVec<kLanes> square[kLanes];
       for (int i = 0; i < kLanes; ++i) square[i] = Load<kLanes>(out + (c + i) * kMostFeatures + r);
-      Transpose(square);
+      Transpose<kLanes>(square);
       const int64_t here = std::min<int64_t>(kLanes, rows - r);
       if (c + kLanes <= count) {
         const FloatVec<kLanes> factor = factors == nullptr ? FloatVec<kLanes>{} + 1 : Load<kLanes>(factors + c);

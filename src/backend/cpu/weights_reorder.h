@@ -25,6 +25,8 @@ class WeightsReorder {
   bool by_onednn() const { return !from_; }
   /// Whether pairs of bfloat16 are stored at once, kTile of them.
   bool by_pairs() const { return pairs_ != Pairs::kNone; }
+  /// Whether whole vectors of float32 are loaded and stored.
+  bool by_squares() const { return squares_ != Squares::kNone; }
   /// By all threads of the team; done on return. `from` and `to` do not overlap.
   /// @param add to what stands in `to`, also between equal formats.
   void Run(Context* context, const void* from, void* to, bool add = false) const;
@@ -41,14 +43,24 @@ class WeightsReorder {
   Pairs FindPairs() const;
   template <Pairs kPairs>
   void RunPairs(const float* from, BFloat16* to) const;
+  /// Of two formats of float32 one has inputs and windows as Caffe's layout, the other a vector of inputs, or of
+  /// outputs, side by side.
+  enum class Squares { kNone, kPackInputs, kPackOutputs, kUnpackOutputs };
+  Squares FindSquares() const;
+  template <Squares kSquares>
+  void RunSquares(const float* from, float* to, bool add) const;
+  /// Calls body(group, first output, first of the rest, how much of the rest) for each tile, in parallel.
+  template <typename Body>
+  void ForEachTile(const Body& body) const;
   template <typename T>
   void RunTyped(const float* from, T* to, bool add) const;
 
   bool needed_ = false;
-  std::optional<Offsets> from_, to_;             // both or neither
-  int64_t window_ = 1;                           // height by width
-  int64_t rest_step_ = 1;                        // of of_rest in a tile
-  Pairs pairs_ = Pairs::kNone;                   // of `to`
+  std::optional<Offsets> from_, to_;  // both or neither
+  int64_t window_ = 1;                // height by width
+  int64_t rest_step_ = 1;             // of of_rest in a tile
+  Pairs pairs_ = Pairs::kNone;        // of `to`
+  Squares squares_ = Squares::kNone;
   ElementType element_ = ElementType::kFloat32;  // of `to`
   Reorder copy_, add_;                           // if by_onednn()
 };
