@@ -5,6 +5,8 @@
 #include "backend/layout.h"
 #include "tensor/tensor.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -29,6 +31,14 @@ struct ChannelRuns {
 
   int64_t channels() const { return groups * block; }
   int64_t count() const { return rows * channels() * pixels; }
+
+  int64_t Offset(int64_t row, int64_t c) const { return (row * channels() + c) * pixels; }
+  /// Whether all threads have work where each takes whole groups, so that what it reads twice is in its cache the
+  /// second time.
+  bool groups_suffice() const {
+    const int64_t threads = omp_get_max_threads();
+    return groups % threads == 0 || groups >= 4 * threads;
+  }
 
   /// Calls body(row, first channel of the group, offset of the run) for all runs, in parallel.
   template <typename Body>

@@ -82,7 +82,7 @@ class ScaledNormOp final : public Op {
     outputs_ = {in};
     const int64_t channels = runs_.channels();
     saved_bytes_ = sizeof(Sums) + 2 * channels * sizeof(float);
-    scratch_bytes_ = std::max<int64_t>(2 * runs_.rows, 3) * channels * sizeof(float);
+    scratch_bytes_ = (2 * runs_.rows + 3) * channels * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
@@ -104,25 +104,23 @@ class ScaledNormOp final : public Op {
 
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    const T *const x = DataOf<const T>(args.in[0]), *const dy = DataOf<const T>(args.d_out[0]);
-    T* const dx = DataOf<T>(args.d_in[0]);
     const ChannelRuns& runs = runs_;
-    const int64_t channels = runs.channels();
-    const float* const sums = SumsOf(args);  // of (x - mean) dy, then of dy
-    const float *const mean = Moment(args, kMean), *const factor = Moment(args, kFactor),
-                       *const own_rows = Moment(args, kOwnRows);
-    float *const times = reinterpret_cast<float*>(args.scratch), *const product = times + channels,
-                 *const sum = product + channels;
-    const float each = 1 / static_cast<float>(runs.rows * runs.pixels);
-    for (int64_t c = 0; c < channels; ++c) {
-      times[c] = factor[c] * args.params[0].data[c];
-      const float share = own_rows[c] * each * times[c];
-      product[c] = sums[c] * factor[c] * factor[c] * share;
-      sum[c] = sums[channels + c] * share;
+    Sums* const saved = reinterpret_cast<Sums*>(args.saved);
+    if (!saved->known && runs.groups_suffice()) {
+      ForItems(runs.groups, runs.count(), [&](int64_t group) {
+        const int64_t c = group * runs.block;
+        for (int64_t row = 0; row < runs.rows; ++row) SumRun(args, row, c);
+        AddRows(args, c);
+        FindTerms(args, c);
+        // What was read last is in the cache.
+        for (int64_t row = runs.rows - 1; row >= 0; --row) FindGradient(args, row, c);
+      });
+      saved->known = true;
+      return;
     }
-    runs.ForEach([&](int64_t, int64_t c, int64_t at) {
-      GradientRun(x + at, dy + at, mean + c, times + c, product + c, sum + c, runs.pixels, runs.block, dx + at);
-    });
+    SumsOf(args);
+    ForItems(runs.groups, runs.channels(), [&](int64_t group) { FindTerms(args, group * runs.block); });
+    runs.ForEach([&](int64_t row, int64_t c, int64_t) { FindGradient(args, row, c); });
   }
 
   void BackwardParams(const OpArgs& args) override {
@@ -151,24 +149,59 @@ class ScaledNormOp final : public Op {
   /// Sums of (x - mean) dy, and behind them of dy, [channels] each, over all rows in order.
   const float* SumsOf(const OpArgs& args) const {
     Sums* const saved = reinterpret_cast<Sums*>(args.saved);
-    float* const sums = reinterpret_cast<float*>(saved + 1);
-    if (saved->known) return sums;
-    const T *const x = DataOf<const T>(args.in[0]), *const dy = DataOf<const T>(args.d_out[0]);
-    const float* const mean = Moment(args, kMean);
     const ChannelRuns& runs = runs_;
-    const int64_t channels = runs.channels();
-    float* const of_rows = reinterpret_cast<float*>(args.scratch);
-    runs.ForEach([&](int64_t row, int64_t c, int64_t at) {
-      float* const products = of_rows + 2 * row * channels + c;
-      GradientSumsRun(x + at, dy + at, mean + c, runs.pixels, runs.block, products, products + channels);
-    });
-    ForItems(2 * channels, 2 * runs.rows * channels, [&](int64_t i) {
-      double sum = 0;
-      for (int64_t row = 0; row < runs.rows; ++row) sum += of_rows[2 * row * channels + i];
-      sums[i] = static_cast<float>(sum);
-    });
-    saved->known = true;
-    return sums;
+    if (!saved->known) {
+      runs.ForEach([&](int64_t row, int64_t c, int64_t) { SumRun(args, row, c); });
+      ForItems(runs.groups, 2 * runs.rows * runs.channels(), [&](int64_t group) { AddRows(args, group * runs.block); });
+      saved->known = true;
+    }
+    return reinterpret_cast<const float*>(saved + 1);
+  }
+
+  // Each of the channels [c, c + block) of a group, whose run is that of `row`.
+
+  /// A row's sums, into scratch.
+  void SumRun(const OpArgs& args, int64_t row, int64_t c) const {
+    const int64_t channels = runs_.channels(), at = runs_.Offset(row, c);
+    float* const products = reinterpret_cast<float*>(args.scratch) + 2 * row * channels + c;
+    GradientSumsRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, Moment(args, kMean) + c,
+                    runs_.pixels, runs_.block, products, products + channels);
+  }
+  /// Those of all rows, into saved.
+  void AddRows(const OpArgs& args, int64_t c) const {
+    const int64_t channels = runs_.channels();
+    const float* const of_rows = reinterpret_cast<const float*>(args.scratch);
+    float* const sums = reinterpret_cast<float*>(reinterpret_cast<Sums*>(args.saved) + 1);
+    for (int64_t first : {c, channels + c}) {
+      for (int64_t i = first; i < first + runs_.block; ++i) {
+        double sum = 0;
+        for (int64_t row = 0; row < runs_.rows; ++row) sum += of_rows[2 * row * channels + i];
+        sums[i] = static_cast<float>(sum);
+      }
+    }
+  }
+  /// What GradientRun takes: times, product, sum, [channels] each, in scratch behind the rows' sums.
+  float* TermsOf(const OpArgs& args) const {
+    return reinterpret_cast<float*>(args.scratch) + 2 * runs_.rows * runs_.channels();
+  }
+  void FindTerms(const OpArgs& args, int64_t c) const {
+    const int64_t channels = runs_.channels(), end = c + runs_.block;
+    const float* const sums = reinterpret_cast<const float*>(reinterpret_cast<const Sums*>(args.saved) + 1);
+    const float *const factor = Moment(args, kFactor), *const own_rows = Moment(args, kOwnRows);
+    float *const times = TermsOf(args), *const product = times + channels, *const sum = product + channels;
+    const float each = 1 / static_cast<float>(runs_.rows * runs_.pixels);
+    for (int64_t i = c; i < end; ++i) {
+      times[i] = factor[i] * args.params[0].data[i];
+      const float share = own_rows[i] * each * times[i];
+      product[i] = sums[i] * factor[i] * factor[i] * share;
+      sum[i] = sums[channels + i] * share;
+    }
+  }
+  void FindGradient(const OpArgs& args, int64_t row, int64_t c) const {
+    const int64_t channels = runs_.channels(), at = runs_.Offset(row, c);
+    const float* const terms = TermsOf(args) + c;
+    GradientRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, Moment(args, kMean) + c, terms,
+                terms + channels, terms + 2 * channels, runs_.pixels, runs_.block, DataOf<T>(args.d_in[0]) + at);
   }
 
   const bool bias_;

@@ -256,6 +256,21 @@ TEST_P(SharedPasses, TrainAsTheTwoLayersApart) {
   }
 }
 
+// The sums may be found group by group beside the gradient of x, or before, all of them.
+TEST_P(SharedPasses, EitherOrderOfTheGradientsGivesTheSameBits) {
+  ForEachCase(false, [&](Runs* runs) {
+    std::vector<Values> first;
+    for (const bool params_first : {false, true}) {
+      Forward(runs);
+      CompareGradients(runs, params_first);
+      std::vector<Values> found{runs->scaled.InputGradient()};
+      for (int i = 0; i < (GetParam() ? 2 : 1); ++i) found.push_back(runs->scaled.ParamGradient(i));
+      if (first.empty()) first = found;
+      EXPECT_EQ(found, first) << params_first;
+    }
+  });
+}
+
 TEST_P(SharedPasses, TestAsTheTwoLayersApart) {
   ForEachCase(false, [](Runs* runs) {
     for (OpRunner* runner : {&runs->norm, &runs->scale, &runs->moments, &runs->scaled}) runner->batch().train = false;
