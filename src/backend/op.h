@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -154,6 +155,19 @@ class Op {
   /// args.d_params is not used. Runs on the calling thread alone; several threads may call it at once. The bits do not
   /// depend on how the rows are divided.
   virtual void BackwardParamsRows(const OpArgs&, int64_t begin, int64_t end, float* d_weights, float* d_bias) const;
+
+  // A ReLU in place on what this op writes, or reads, may be left to it, which spares a pass over memory. Called before
+  // the first use; with `true` the op does it from then on, and the ReLU's own call must be left out. The bits are the
+  // same.
+
+  /// The slope of a ReLU that works in place; no value: this is another op.
+  virtual std::optional<float> relu_slope() const { return std::nullopt; }
+  /// Forward writes what the ReLU would make of output 0.
+  virtual bool TakeReluBehind(float /*slope*/) { return false; }
+  /// d_out[0] is the gradient of the ReLU's output.
+  virtual bool TakeReluGradientBehind(float /*slope*/) { return false; }
+  /// in[0] is the ReLU's output, and d_in[0] is to be the gradient of its input.
+  virtual bool TakeReluGradientBefore(float /*slope*/) { return false; }
 
   /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before
   /// the backward pass.

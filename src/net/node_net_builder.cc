@@ -5,7 +5,8 @@
 //   2. MarkBackward, backwards: which steps compute gradients, and which inputs receive one from which step.
 //   3. AddSplits: where several steps send a gradient to one tensor, a split step adds them up.
 //   4. SortBySegment: the order of execution.
-//   5. AssignGradients, Defer, FindPortBuffers: buffers of gradients, of whole updates and of what crosses.
+//   5. AssignGradients, Defer, FindPortBuffers: buffers of gradients, of whole updates and of what crosses. LeaveRelus:
+//      ReLUs that other steps do on their way.
 //   6. MakeUpdateOps, MemoryPlanner: ops over a whole update, and where each buffer lies.
 // Values get their buffers in pass 1; a tensor that is the same memory as another one gets the other one's buffer.
 #include "net/node_net_builder.h"
@@ -41,6 +42,7 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   HP_RETURN_IF_ERROR(AddSplits());
   SortBySegment();
   AssignGradients();
+  LeaveRelus();
   Defer();
   FindClears();
   FindPortBuffers();

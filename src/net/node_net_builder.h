@@ -74,6 +74,7 @@ class NodeNetBuilder {
   Status AddSplits();
   void SortBySegment();
   void AssignGradients();
+  void LeaveRelus();
   void Defer();
   void FindClears();
   void FindPortBuffers();

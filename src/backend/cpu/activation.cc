@@ -3,6 +3,7 @@
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/relu_runs.h"
 #include "backend/cpu/row_math.h"
 
 #include <algorithm>
@@ -87,6 +88,10 @@ class ActivationOp final : public Op {
                       count, values);
       });
     });
+  }
+  std::optional<float> relu_slope() const override {
+    if constexpr (std::is_same_v<Function, ReluRule>) return function_.slope;
+    return std::nullopt;
   }
   bool backward_reads_input() const override { return Function::kFrom == activation::From::kInput; }
   bool backward_reads_output() const override { return Function::kFrom == activation::From::kOutput; }

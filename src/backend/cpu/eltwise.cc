@@ -2,10 +2,12 @@
 #include "backend/cpu/element.h"
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/relu_runs.h"
 #include "backend/cpu/reorder.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace hp {
 namespace {
@@ -28,7 +30,12 @@ class EltwiseOp final : public Op {
     const std::vector<const T*> x = Inputs(args);
     T* const y = DataOf<T>(args.out[0]);
     ForChunks(count_, [&](int64_t begin, int64_t end) {
-      ForRuns<T>(begin, end, y, [&](int64_t first, int64_t count, float* values) { Combine(x, first, count, values); });
+      ForRuns<T>(begin, end, y, [&](int64_t first, int64_t count, float* values) {
+        Combine(x, first, count, values);
+        if (!relu_) return;
+        for (int64_t i = 0; i < count; ++i) values[i] = Stored<T>(values[i]);
+        ReluRun(*relu_, count, values);
+      });
     });
   }
 
@@ -47,6 +54,10 @@ class EltwiseOp final : public Op {
       });
       if (foreign) CopyLayout(in_[0], target, in_[k], dx);
     }
+  }
+  bool TakeReluBehind(float slope) override {
+    relu_ = ReluRule{slope};
+    return true;
   }
   bool backward_reads_input() const override { return desc_.operation != EltwiseDesc::kSum; }
   bool backward_reads_output() const override { return false; }
@@ -119,6 +130,7 @@ class EltwiseOp final : public Op {
   }
 
   EltwiseDesc desc_;
+  std::optional<ReluRule> relu_;
   const Backend::Descs in_;
   const int64_t count_;
 };

@@ -3,76 +3,143 @@
 #include "backend/cpu/channel_runs.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/element.h"
+#include "backend/cpu/relu_runs.h"
+#include "backend/cpu/vec.h"
 
 #include <algorithm>
+#include <optional>
+#include <type_traits>
 
 namespace hp {
 namespace {
 
-// The inner loops, in functions of their own for the compiler's sake (activation.cc).
+/// What elements of W channels are scaled by: y = (x - mean) * times + plus.
+template <int W>
+struct Scale {
+  FloatVec<W> mean, times, plus;
+  FloatVec<W> Value(FloatVec<W> x) const { return (x - mean) * times + plus; }
+};
+struct Scales {
+  const float *mean, *times, *plus;
+  template <int W>
+  Scale<W> Of(int64_t c) const {
+    return {Load<W>(mean + c), Load<W>(times + c), Load<W>(plus + c)};
+  }
+  /// The first one, in all lanes.
+  template <int W>
+  Scale<W> InAllLanes() const {
+    return {FloatVec<W>{} + *mean, FloatVec<W>{} + *times, FloatVec<W>{} + *plus};
+  }
+};
 
-/// y = (x - mean) * times + plus.
-template <typename T>
-void ScaleRun(const T* x, const float* mean, const float* times, const float* plus, int64_t pixels, int64_t block,
-              T* y) {
+/// What follows the scale: nothing, or a ReLU.
+struct Plain {
+  template <typename T, int W>
+  FloatVec<W> Value(FloatVec<W> y) const {
+    return y;
+  }
+  template <typename T, int W>
+  FloatVec<W> Gradient(FloatVec<W> /*x*/, const Scale<W>&, FloatVec<W> dy) const {
+    return dy;
+  }
+};
+struct Relu {
+  ReluRule rule;
+  template <typename T, int W>
+  FloatVec<W> Value(FloatVec<W> y) const {
+    return ReluValue<W>(rule, Stored<T, W>(y));
+  }
+  template <typename T, int W>
+  FloatVec<W> Gradient(FloatVec<W> x, const Scale<W>& scale, FloatVec<W> dy) const {
+    return Stored<T, W>(dy * ReluDerivative<W>(rule, Stored<T, W>(scale.Value(x))));
+  }
+};
+
+template <typename T, typename After>
+void ScaleRun(const T* x, const Scales& scales, const After after, int64_t pixels, int64_t block, T* y) {
+  const auto scale_at = [&](auto width, int64_t at, const auto& scale) {
+    constexpr int W = decltype(width)::value;
+    Store<W>(y + at, after.template Value<T, W>(scale.Value(Load<W>(x + at))));
+  };
   if (block == 1) {
-    const float of = *mean, by = *times, add = *plus;
-#pragma omp simd
-    for (int64_t p = 0; p < pixels; ++p) y[p] = (x[p] - of) * by + add;
-    return;
+    return ForEachChunk(
+        pixels, [&](auto width, int64_t p) { scale_at(width, p, scales.InAllLanes<decltype(width)::value>()); });
   }
   for (int64_t p = 0; p < pixels; ++p) {
-    const int64_t at = p * block;
-#pragma omp simd
-    for (int64_t c = 0; c < block; ++c) y[at + c] = (x[at + c] - mean[c]) * times[c] + plus[c];
+    ForEachChunk(block,
+                 [&](auto width, int64_t c) { scale_at(width, p * block + c, scales.Of<decltype(width)::value>(c)); });
   }
 }
 
-/// products[c] = the sum of (x - mean) dy over the pixels, sums[c] that of dy.
-template <typename T>
-void GradientSumsRun(const T* x, const T* dy, const float* mean, int64_t pixels, int64_t block, float* products,
-                     float* sums) {
+/// products[c] = the sum of (x - mean) dy over the pixels, sums[c] that of dy, dy being the gradient of y.
+template <typename T, typename After>
+void GradientSumsRun(const T* x, const T* dy, const Scales& scales, const After after, int64_t pixels, int64_t block,
+                     float* products, float* sums) {
+  const auto add_at = [&](auto width, int64_t at, const auto& scale, auto* product, auto* sum) {
+    constexpr int W = decltype(width)::value;
+    const FloatVec<W> own = Load<W>(x + at);
+    const FloatVec<W> gradient = after.template Gradient<T, W>(own, scale, Load<W>(dy + at));
+    *product += (own - scale.mean) * gradient;
+    *sum += gradient;
+  };
   if (block == 1) {
-    const float of = *mean;
-    float product = 0, sum = 0;
-#pragma omp simd reduction(+ : product, sum)
-    for (int64_t p = 0; p < pixels; ++p) product += (x[p] - of) * dy[p], sum += dy[p];
-    *products = product;
-    *sums = sum;
+    FloatVec<kMostLanes> product{}, sum{};
+    const auto scale = scales.InAllLanes<kMostLanes>();
+    const int64_t whole = pixels / kMostLanes * kMostLanes;
+    for (int64_t p = 0; p < whole; p += kMostLanes) {
+      add_at(std::integral_constant<int, kMostLanes>(), p, scale, &product, &sum);
+    }
+    FloatVec<1> last_product{}, last_sum{};
+    for (int64_t p = whole; p < pixels; ++p) {
+      add_at(std::integral_constant<int, 1>(), p, scales.InAllLanes<1>(), &last_product, &last_sum);
+    }
+    *products = last_product[0];
+    *sums = last_sum[0];
+    for (int i = 0; i < kMostLanes; ++i) {
+      *products += product[i];
+      *sums += sum[i];
+    }
     return;
   }
   std::fill_n(products, block, 0.0f);
   std::fill_n(sums, block, 0.0f);
   for (int64_t p = 0; p < pixels; ++p) {
-    const T *const own = x + p * block, *const gradient = dy + p * block;
-#pragma omp simd
-    for (int64_t c = 0; c < block; ++c) {
-      products[c] += (own[c] - mean[c]) * gradient[c];
-      sums[c] += gradient[c];
-    }
+    ForEachChunk(block, [&](auto width, int64_t c) {
+      constexpr int W = decltype(width)::value;
+      FloatVec<W> product = Load<W>(products + c), sum = Load<W>(sums + c);
+      add_at(width, p * block + c, scales.Of<W>(c), &product, &sum);
+      Store<W>(products + c, product);
+      Store<W>(sums + c, sum);
+    });
   }
 }
 
 /// dx = dy * times - (x - mean) * product - sum.
-template <typename T>
-void GradientRun(const T* x, const T* dy, const float* mean, const float* times, const float* product, const float* sum,
-                 int64_t pixels, int64_t block, T* dx) {
+template <typename T, typename After>
+void GradientRun(const T* x, const T* dy, const Scales& scales, const After after, const float* product,
+                 const float* sum, int64_t pixels, int64_t block, T* dx) {
+  const auto find_at = [&](auto width, int64_t at, const auto& scale, auto slope, auto less) {
+    constexpr int W = decltype(width)::value;
+    const FloatVec<W> own = Load<W>(x + at);
+    const FloatVec<W> gradient = after.template Gradient<T, W>(own, scale, Load<W>(dy + at));
+    Store<W>(dx + at, gradient * scale.times - (own - scale.mean) * slope - less);
+  };
   if (block == 1) {
-    const float of = *mean, by = *times, slope = *product, less = *sum;
-#pragma omp simd
-    for (int64_t p = 0; p < pixels; ++p) dx[p] = dy[p] * by - (x[p] - of) * slope - less;
-    return;
+    return ForEachChunk(pixels, [&](auto width, int64_t p) {
+      constexpr int W = decltype(width)::value;
+      find_at(width, p, scales.InAllLanes<W>(), FloatVec<W>{} + *product, FloatVec<W>{} + *sum);
+    });
   }
   for (int64_t p = 0; p < pixels; ++p) {
-    const int64_t at = p * block;
-#pragma omp simd
-    for (int64_t c = 0; c < block; ++c) {
-      dx[at + c] = dy[at + c] * times[c] - (x[at + c] - mean[c]) * product[c] - sum[c];
-    }
+    ForEachChunk(block, [&](auto width, int64_t c) {
+      constexpr int W = decltype(width)::value;
+      find_at(width, p * block + c, scales.Of<W>(c), Load<W>(product + c), Load<W>(sum + c));
+    });
   }
 }
 
-/// Both gradients need the sums over dy: whichever comes first leaves them in `saved` for the other.
+/// Both gradients need the sums over dy: whichever comes first leaves them in `saved` for the other. A ReLU behind it
+/// costs no pass of its own: whether an element passed follows from x.
 ///
 /// @tparam T float or BFloat16.
 template <typename T>
@@ -82,7 +149,7 @@ class ScaledNormOp final : public Op {
     outputs_ = {in};
     const int64_t channels = runs_.channels();
     saved_bytes_ = sizeof(Sums) + 2 * channels * sizeof(float);
-    scratch_bytes_ = (2 * runs_.rows + 3) * channels * sizeof(float);
+    scratch_bytes_ = (2 * runs_.rows + 4) * channels * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
@@ -90,15 +157,11 @@ class ScaledNormOp final : public Op {
     const T* const x = DataOf<const T>(args.in[0]);
     T* const y = DataOf<T>(args.out[0]);
     const ChannelRuns& runs = runs_;
-    const int64_t channels = runs.channels();
-    const float *const mean = Moment(args, kMean), *const factor = Moment(args, kFactor);
-    float *const times = reinterpret_cast<float*>(args.scratch), *const plus = times + channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      times[c] = factor[c] * args.params[0].data[c];
-      plus[c] = bias_ ? args.params[1].data[c] : 0;
-    }
-    runs.ForEach([&](int64_t, int64_t c, int64_t at) {
-      ScaleRun(x + at, mean + c, times + c, plus + c, runs.pixels, runs.block, y + at);
+    ForItems(runs.groups, runs.channels(), [&](int64_t group) { FindScales(args, group * runs.block); });
+    WithWhatFollows([&](auto after) {
+      runs.ForEach([&](int64_t, int64_t c, int64_t at) {
+        ScaleRun(x + at, ScalesOf(args, c), after, runs.pixels, runs.block, y + at);
+      });
     });
   }
 
@@ -109,6 +172,7 @@ class ScaledNormOp final : public Op {
     if (!saved->known && runs.groups_suffice()) {
       ForItems(runs.groups, runs.count(), [&](int64_t group) {
         const int64_t c = group * runs.block;
+        FindScales(args, c);
         for (int64_t row = 0; row < runs.rows; ++row) SumRun(args, row, c);
         AddRows(args, c);
         FindTerms(args, c);
@@ -119,7 +183,10 @@ class ScaledNormOp final : public Op {
       return;
     }
     SumsOf(args);
-    ForItems(runs.groups, runs.channels(), [&](int64_t group) { FindTerms(args, group * runs.block); });
+    ForItems(runs.groups, runs.channels(), [&](int64_t group) {
+      FindScales(args, group * runs.block);
+      FindTerms(args, group * runs.block);
+    });
     runs.ForEach([&](int64_t row, int64_t c, int64_t) { FindGradient(args, row, c); });
   }
 
@@ -136,6 +203,15 @@ class ScaledNormOp final : public Op {
       *to = (args.accumulate ? *to : 0) + sums[channels + c];
     }
   }
+  bool TakeReluBehind(float slope) override {
+    relu_ = ReluRule{slope};
+    return true;
+  }
+  bool TakeReluGradientBehind(float slope) override {
+    CHECK(relu_ && relu_->slope == slope);
+    through_relu_ = true;
+    return true;
+  }
   bool backward_reads_output() const override { return false; }
 
  private:
@@ -151,6 +227,7 @@ class ScaledNormOp final : public Op {
     Sums* const saved = reinterpret_cast<Sums*>(args.saved);
     const ChannelRuns& runs = runs_;
     if (!saved->known) {
+      ForItems(runs.groups, runs.channels(), [&](int64_t group) { FindScales(args, group * runs.block); });
       runs.ForEach([&](int64_t row, int64_t c, int64_t) { SumRun(args, row, c); });
       ForItems(runs.groups, 2 * runs.rows * runs.channels(), [&](int64_t group) { AddRows(args, group * runs.block); });
       saved->known = true;
@@ -160,12 +237,27 @@ class ScaledNormOp final : public Op {
 
   // Each of the channels [c, c + block) of a group, whose run is that of `row`.
 
+  /// times and plus, in scratch, before anything that takes ScalesOf.
+  void FindScales(const OpArgs& args, int64_t c) const {
+    const float* const factor = Moment(args, kFactor);
+    float *const times = TermsOf(args), *const plus = times + runs_.channels();
+    for (int64_t i = c; i < c + runs_.block; ++i) {
+      times[i] = factor[i] * args.params[0].data[i];
+      plus[i] = bias_ ? args.params[1].data[i] : 0;
+    }
+  }
+  Scales ScalesOf(const OpArgs& args, int64_t c) const {
+    const float* const times = TermsOf(args);
+    return {Moment(args, kMean) + c, times + c, times + runs_.channels() + c};
+  }
   /// A row's sums, into scratch.
   void SumRun(const OpArgs& args, int64_t row, int64_t c) const {
     const int64_t channels = runs_.channels(), at = runs_.Offset(row, c);
     float* const products = reinterpret_cast<float*>(args.scratch) + 2 * row * channels + c;
-    GradientSumsRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, Moment(args, kMean) + c,
-                    runs_.pixels, runs_.block, products, products + channels);
+    WithWhatFollowed([&](auto after) {
+      GradientSumsRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, ScalesOf(args, c), after,
+                      runs_.pixels, runs_.block, products, products + channels);
+    });
   }
   /// Those of all rows, into saved.
   void AddRows(const OpArgs& args, int64_t c) const {
@@ -180,18 +272,17 @@ class ScaledNormOp final : public Op {
       }
     }
   }
-  /// What GradientRun takes: times, product, sum, [channels] each, in scratch behind the rows' sums.
+  /// times, plus, and product and sum, which GradientRun takes: [channels] each, in scratch behind the rows' sums.
   float* TermsOf(const OpArgs& args) const {
     return reinterpret_cast<float*>(args.scratch) + 2 * runs_.rows * runs_.channels();
   }
   void FindTerms(const OpArgs& args, int64_t c) const {
-    const int64_t channels = runs_.channels(), end = c + runs_.block;
+    const int64_t channels = runs_.channels();
     const float* const sums = reinterpret_cast<const float*>(reinterpret_cast<const Sums*>(args.saved) + 1);
     const float *const factor = Moment(args, kFactor), *const own_rows = Moment(args, kOwnRows);
-    float *const times = TermsOf(args), *const product = times + channels, *const sum = product + channels;
+    float *const times = TermsOf(args), *const product = times + 2 * channels, *const sum = product + channels;
     const float each = 1 / static_cast<float>(runs_.rows * runs_.pixels);
-    for (int64_t i = c; i < end; ++i) {
-      times[i] = factor[i] * args.params[0].data[i];
+    for (int64_t i = c; i < c + runs_.block; ++i) {
       const float share = own_rows[i] * each * times[i];
       product[i] = sums[i] * factor[i] * factor[i] * share;
       sum[i] = sums[channels + i] * share;
@@ -199,13 +290,27 @@ class ScaledNormOp final : public Op {
   }
   void FindGradient(const OpArgs& args, int64_t row, int64_t c) const {
     const int64_t channels = runs_.channels(), at = runs_.Offset(row, c);
-    const float* const terms = TermsOf(args) + c;
-    GradientRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, Moment(args, kMean) + c, terms,
-                terms + channels, terms + 2 * channels, runs_.pixels, runs_.block, DataOf<T>(args.d_in[0]) + at);
+    const float* const product = TermsOf(args) + 2 * channels + c;
+    WithWhatFollowed([&](auto after) {
+      GradientRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, ScalesOf(args, c), after,
+                  product, product + channels, runs_.pixels, runs_.block, DataOf<T>(args.d_in[0]) + at);
+    });
+  }
+
+  template <typename Run>
+  void WithWhatFollows(const Run& run) const {
+    relu_ ? run(Relu{*relu_}) : run(Plain());
+  }
+  /// In the backward pass.
+  template <typename Run>
+  void WithWhatFollowed(const Run& run) const {
+    through_relu_ ? run(Relu{*relu_}) : run(Plain());
   }
 
   const bool bias_;
   const ChannelRuns runs_;
+  std::optional<ReluRule> relu_;
+  bool through_relu_ = false;
 };
 
 }  // namespace

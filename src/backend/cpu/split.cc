@@ -1,15 +1,17 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/element.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/relu_runs.h"
 #include "backend/cpu/reorder.h"
 
+#include <optional>
 #include <vector>
 
 namespace hp {
 namespace {
 
 /// One tensor under several names. Where the memory plan gave the outputs the input's memory, Forward has nothing to
-/// do.
+/// do. The tensor may be a ReLU's output, whose gradient follows from the sum.
 class SplitOp final : public Op {
  public:
   SplitOp(int ways, const TensorDesc& in) { outputs_.assign(ways, in); }
@@ -24,12 +26,16 @@ class SplitOp final : public Op {
     if (args.d_in[0].data == nullptr) return;
     OfElement(args.d_in[0].desc.element, [&](auto tag) { SumGradients<typename decltype(tag)::Type>(args); });
   }
-  bool backward_reads_input() const override { return false; }
+  bool TakeReluGradientBefore(float slope) override {
+    relu_ = ReluRule{slope};
+    return true;
+  }
+  bool backward_reads_input() const override { return relu_.has_value(); }
   bool backward_reads_output() const override { return false; }
 
  private:
   template <typename T>
-  static void SumGradients(const OpArgs& args) {
+  void SumGradients(const OpArgs& args) const {
     std::vector<const T*> parts;
     for (const Tensor& d_out : args.d_out) {
       if (d_out.data != nullptr) parts.push_back(DataOf<const T>(d_out));
@@ -43,9 +49,14 @@ class SplitOp final : public Op {
           const T* const from = parts[part] + first;
           for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
         }
+        if (!relu_) return;
+        for (int64_t i = 0; i < count; ++i) sum[i] = Stored<T>(sum[i]);
+        ReluGradientRun(*relu_, DataOf<const T>(args.in[0]) + first, count, sum);
       });
     });
   }
+
+  std::optional<ReluRule> relu_;
 };
 
 }  // namespace

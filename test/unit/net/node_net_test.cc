@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <tuple>
 
 namespace hp::test {
@@ -263,6 +264,53 @@ TEST(NodeNet, PlainSumsShareTheirGradient) {
     ASSERT_NE(sum, node->steps().end());
     EXPECT_EQ(sum->backward, !fields.empty());
     EXPECT_EQ(sum->in_gradient[0] == sum->in_gradient[1], fields.empty());
+  }
+}
+
+// A residual block: ReLUs behind a normalisation and behind a sum, both of which two layers read.
+TEST(NodeNet, LeavesRelusToWhoeverPassesOverTheirMemory) {
+  const auto block = [](const std::string& r1, const std::string& r2, const std::string& slope) {
+    const char* const net =
+        "name: 'residual'\n"
+        "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }\n"
+        "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
+        "  convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: false } }\n"
+        "layer { name: 'bn1' type: 'BatchNorm' bottom: 'conv1' top: 'conv1' }\n"
+        "layer { name: 'scale1' type: 'Scale' bottom: 'conv1' top: 'conv1' scale_param { bias_term: true } }\n"
+        "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'R1' relu_param { negative_slope: SLOPE } }\n"
+        "layer { name: 'conv2' type: 'Convolution' bottom: 'R1' top: 'conv2'"
+        "  convolution_param { num_output: 8 kernel_size: 3 pad: 1 } }\n"
+        "layer { name: 'sum' type: 'Eltwise' bottom: 'R1' bottom: 'conv2' top: 'sum' }\n"
+        "layer { name: 'relu2' type: 'ReLU' bottom: 'sum' top: 'R2' relu_param { negative_slope: SLOPE } }\n"
+        "layer { name: 'a' type: 'Convolution' bottom: 'R2' top: 'a' convolution_param { num_output: 5 kernel_size: 8 "
+        "} }\n"
+        "layer { name: 'b' type: 'Convolution' bottom: 'R2' top: 'b' convolution_param { num_output: 5 kernel_size: 8 "
+        "} }\n"
+        "layer { name: 'ab' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'ab' }\n"
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ab' bottom: 'label' top: 'loss' }\n";
+    std::string text = net;
+    for (const auto& [name, value] : {std::pair("R1", r1), {"R2", r2}, {"SLOPE", slope}}) {
+      text = std::regex_replace(text, std::regex(name), value);
+    }
+    return text;
+  };
+  const auto expect = [&](const std::string& net, caffe::Phase phase, bool apart) {
+    const auto node = PlacedNet(net, Layout(1, {}, {}, 13), phase).MakeNet(0, 0, kRows);
+    for (const char* name : {"relu1", "relu2"}) {
+      const auto relu = std::find_if(node->steps().begin(), node->steps().end(),
+                                     [name](const NetStep& step) { return step.name == name; });
+      ASSERT_NE(relu, node->steps().end());
+      EXPECT_EQ(relu->forward, apart) << name;
+      EXPECT_EQ(relu->backward, apart && phase == caffe::TRAIN) << name;
+    }
+  };
+  for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+    SCOPED_TRACE(caffe::Phase_Name(phase));
+    expect(block("conv1", "sum", "0"), phase, false);
+    expect(block("conv1", "sum", "0.1"), phase, false);
+    // Computed from its input, which has to stay.
+    expect(block("conv1", "sum", "-0.1"), phase, true);
+    expect(block("r1", "r2", "0"), phase, true);
   }
 }
 
