@@ -38,8 +38,8 @@ namespace {
 constexpr char kUsage[] =
     R"(Times the layers of a net, one by one, as caffe time does: with random values, without reading data, and without
 updates. The first pass warms up and does not count. On a GPU each layer waits for the one before it, which in training
-it does not: the times add up to more than an iteration. What a layer leaves to the one next to it counts there: on a CPU
-a ReLU in place behind a Scale or an Eltwise takes no time of its own.
+it does not: the times add up to more than an iteration. What a layer leaves to its neighbours counts there, such as, on
+a CPU, a ReLU in place behind a BatchNorm and its Scale.
 
   hptime --model=NET.prototxt [--iterations=N] [--phase=TRAIN|TEST] [--level=N] [--stage=A,B]
          [--device=cuda:0] [--precision=BF16] [--threads=N]

@@ -156,17 +156,17 @@ class Op {
   /// depend on how the rows are divided.
   virtual void BackwardParamsRows(const OpArgs&, int64_t begin, int64_t end, float* d_weights, float* d_bias) const;
 
-  // A ReLU in place on what this op writes, or reads, may be left to it, which spares a pass over memory. Called before
-  // the first use; with `true` the op does it from then on, and the ReLU's own call must be left out. The bits are the
-  // same.
+  // A ReLU in place on what this op writes, or reads, may be left to it, which saves a pass over memory. Called before
+  // the first use and before the memory is planned; with `true` the op does it from then on, and that call of the
+  // ReLU's must be left out. The bits are the same.
 
   /// The slope of a ReLU that works in place; no value: this is another op.
   virtual std::optional<float> relu_slope() const { return std::nullopt; }
-  /// Forward writes what the ReLU would make of output 0.
+  /// For its Forward: this op's writes what the ReLU would make of output 0.
   virtual bool TakeReluBehind(float /*slope*/) { return false; }
-  /// d_out[0] is the gradient of the ReLU's output.
+  /// For its BackwardInput, after TakeReluBehind: d_out[0] is the gradient of the ReLU's output.
   virtual bool TakeReluGradientBehind(float /*slope*/) { return false; }
-  /// in[0] is the ReLU's output, and d_in[0] is to be the gradient of its input.
+  /// For its BackwardInput: in[0] is the ReLU's output, which is read now, and d_in[0] is the gradient of its input.
   virtual bool TakeReluGradientBefore(float /*slope*/) { return false; }
 
   /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before

@@ -126,7 +126,7 @@ void NodeNetBuilder::AssignGradients() {
 }
 
 // A ReLU in place on what a step of the same segment made is left to that step, and its gradient to the step that made
-// it, or to the split that adds up the gradients of its output, where the op can do so: passes over memory less.
+// it, or to the split that adds up the gradients of its output, where the op can do so, which saves passes over memory.
 void NodeNetBuilder::LeaveRelus() {
   std::vector<NetStep>& steps = net_->steps_;
   for (size_t s = 0; s < steps.size(); ++s) {

@@ -90,6 +90,39 @@ TEST_F(BatchNormTest, InPlaceOrNotIsTheSame) {
   }
 }
 
+// Two residual blocks: ReLUs in place are done by the normalisation, the sum and the split of readers next to them.
+TEST_F(BatchNormTest, ReluOfResidualBlocksInPlaceOrNotIsTheSame) {
+  const auto conv = [](const std::string& name, const std::string& bottom) {
+    return "layer { name: '" + name + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + name +
+           "' convolution_param { num_output: 16 kernel_size: 3 pad: 1 bias_term: false weight_filler { type: 'msra' } "
+           "} }\n";
+  };
+  const auto block = [&](const std::string& number, const std::string& bottom, const std::string& apart) {
+    const std::string a = "a" + number, b = "b" + number, sum = "sum" + number;
+    return conv(a, bottom) + Norm(a, a, a, "") + "layer { name: 'relu" + a + "' type: 'ReLU' bottom: '" + a +
+           "' top: '" + apart + a + "' }\n" + conv(b, apart + a) + Norm(b, b, b, "") + "layer { name: '" + sum +
+           "' type: 'Eltwise' bottom: '" + bottom + "' bottom: '" + b + "' top: '" + sum + "' }\nlayer { name: 'relu" +
+           sum + "' type: 'ReLU' bottom: '" + sum + "' top: '" + apart + sum +
+           "' relu_param { negative_slope: 0.1 } }\n";
+  };
+  const auto layers = [&](const std::string& apart) {
+    return conv("conv", "data") + block("1", "conv", apart) + block("2", apart + "sum1", apart) +
+           "layer { name: 'pool' type: 'Pooling' bottom: '" + apart +
+           "sum2' top: 'pool' pooling_param { pool: AVE global_pooling: true } }\n"
+           "layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip' inner_product_param { num_output: 5 "
+           "weight_filler { type: 'xavier' } } }\n"
+           "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+  };
+  for (const int replicas : {1, 3}) {
+    const ClusterSpec table = Table(replicas, {}, 3 / replicas, 0, false);
+    SCOPED_TRACE(Describe(table));
+    const ClusterResult in_place = TrainCluster(table, SolverOf(layers(""), "", kRate, 0.002, 5));
+    const ClusterResult apart = TrainCluster(table, SolverOf(layers("relu of "), "", kRate, 0.002, 5));
+    ASSERT_TRUE(in_place.status.ok() && apart.status.ok()) << in_place.status << apart.status;
+    EXPECT_EQ(in_place.params, apart.params);
+  }
+}
+
 TEST_F(BatchNormTest, TheDivisionCounts) {
   const ClusterResult whole = TrainCluster(Nodes(1, {}, 1), SolverOf(Layers(), "", kRate, 0.002, 5));
   const ClusterResult thirds = TrainCluster(Nodes(1, {}, 3), SolverOf(Layers(), "", kRate, 0.002, 5));

@@ -31,6 +31,7 @@ LITERAL_OR_COMMENT = re.compile(
     r"|^[ \t]*#(?:\\\n|[^\n])*", re.S | re.M)
 DIGIT_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 TOKEN = re.compile(r"[A-Za-z_]\w*|::|\[\[|\]\]|\S")
+NUMBERS = {"char", "short", "int", "long", "float", "double"}
 TYPE_WORDS = {"class", "struct", "union", "enum"}
 
 
@@ -110,13 +111,20 @@ def parameter_types(words):
         else:
             types[-1].append(word)
     types = [one[:one.index("=")] if "=" in one else one for one in types]
-    is_name = lambda one: len(one) > 1 and re.match(r"[a-z]\w*$", one[-1]) and one[-2] != "::" and one[-2] != "const"
+    is_name = lambda one: (len(one) > 1 and re.match(r"[a-z]\w*$", one[-1]) and one[-1] not in NUMBERS and
+                           one[-2] not in ("::", "const"))
     return ", ".join(" ".join(one[:-1] if is_name(one) else one) for one in types)
 
 
 def defined_function(words, end):
-    """`F(int, const T*)` of the function that a declaration defines; None: none, or an operator or a template's."""
-    if end != "{" or not words or words[0] == "template" or "(" not in words or "operator" in words:
+    """`F(int, const T*)` of the function that a declaration defines, also a template's; None: none, or an operator."""
+    if words[:1] == ["template"]:
+        name = defined_function(words[skip_balanced(words, 1, "<", ">"):], end)
+        return name and "template " + name  # a function of the same name and parameters is another one
+    while "__attribute__" in words:
+        at = words.index("__attribute__")
+        words = words[:at] + words[skip_balanced(words, at + 1, "(", ")"):]
+    if end != "{" or "(" not in words or "operator" in words:
         return None
     opening = words.index("(")
     if opening < 2 or not re.match(r"[A-Za-z_]", words[opening - 1]) or words[opening - 2] == "::":

@@ -174,7 +174,7 @@ class ScaledNormOp final : public Op {
         const int64_t c = group * runs.block;
         FindScales(args, c);
         for (int64_t row = 0; row < runs.rows; ++row) SumRun(args, row, c);
-        AddRows(args, c);
+        AddRows(args, c, runs.block);
         FindTerms(args, c);
         // What was read last is in the cache.
         for (int64_t row = runs.rows - 1; row >= 0; --row) FindGradient(args, row, c);
@@ -229,7 +229,7 @@ class ScaledNormOp final : public Op {
     if (!saved->known) {
       ForItems(runs.groups, runs.channels(), [&](int64_t group) { FindScales(args, group * runs.block); });
       runs.ForEach([&](int64_t row, int64_t c, int64_t) { SumRun(args, row, c); });
-      ForItems(runs.groups, 2 * runs.rows * runs.channels(), [&](int64_t group) { AddRows(args, group * runs.block); });
+      ForItems(runs.channels(), 2 * runs.rows * runs.channels(), [&](int64_t c) { AddRows(args, c, 1); });
       saved->known = true;
     }
     return reinterpret_cast<const float*>(saved + 1);
@@ -259,13 +259,13 @@ class ScaledNormOp final : public Op {
                       runs_.pixels, runs_.block, products, products + channels);
     });
   }
-  /// Those of all rows, into saved.
-  void AddRows(const OpArgs& args, int64_t c) const {
+  /// Those of all rows, of channels [c, c + count), into saved.
+  void AddRows(const OpArgs& args, int64_t c, int64_t count) const {
     const int64_t channels = runs_.channels();
     const float* const of_rows = reinterpret_cast<const float*>(args.scratch);
     float* const sums = reinterpret_cast<float*>(reinterpret_cast<Sums*>(args.saved) + 1);
     for (int64_t first : {c, channels + c}) {
-      for (int64_t i = first; i < first + runs_.block; ++i) {
+      for (int64_t i = first; i < first + count; ++i) {
         double sum = 0;
         for (int64_t row = 0; row < runs_.rows; ++row) sum += of_rows[2 * row * channels + i];
         sums[i] = static_cast<float>(sum);

@@ -25,7 +25,7 @@ class WeightsReorder {
   bool by_onednn() const { return !from_; }
   /// Whether pairs of bfloat16 are stored at once, kTile of them.
   bool by_pairs() const { return pairs_ != Pairs::kNone; }
-  /// Whether whole vectors of float32 are loaded and stored.
+  /// Whether vectors of float32 are stored, and mostly loaded, at once.
   bool by_squares() const { return squares_ != Squares::kNone; }
   /// By all threads of the team; done on return. `from` and `to` do not overlap.
   /// @param add to what stands in `to`, also between equal formats.

@@ -108,7 +108,9 @@ class SourcesTest(TwinsTest):
                                  ("struct Name {};", "class Name { int x; };", "Name"),
                                  ("int F(const int* a, long b) { return 1; }", "int* F(const int* c, long) { return 0; }",
                                   r"F\(const int \*, long\)"),
-                                 ("void F() {}", "int F() { return 1; }", r"F\(\)")):
+                                 ("void F() {}", "int F() { return 1; }", r"F\(\)"),
+                                 ("template <int n>\nvoid F(int a) {}",
+                                  "template <int n> __attribute__((noinline)) void F(int b) {}", r"template F\(int\)")):
             with self.subTest(name):
                 self.sources_of_a_library(one, other)
                 status, output = self.check()
@@ -117,6 +119,7 @@ class SourcesTest(TwinsTest):
 
     def test_what_may_stand_in_one_group(self):
         for one, other in (("int F(int a) { return a; }", "int F(long a) { return a; }"),
+                           ("int F(unsigned int) { return 1; }", "int F(unsigned long a) { return 1; }"),
                            ("using Name = int;", "using Name = int;"),
                            ("int F(int a);", "int F(int a);"),
                            ("int kOne(int a) { return a; }", "int F(int b) { return b; }")):

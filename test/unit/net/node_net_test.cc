@@ -314,6 +314,40 @@ TEST(NodeNet, LeavesRelusToWhoeverPassesOverTheirMemory) {
   }
 }
 
+// What no neighbour can do stays with it.
+TEST(NodeNet, KeepsOfAReluWhatNobodyTakes) {
+  const auto conv = [](const std::string& bottom, const std::string& top) {
+    return "layer { name: '" + top + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + top +
+           "' convolution_param { num_output: 8 kernel_size: 3 pad: 1 } }\n";
+  };
+  const auto sum = [](const std::string& a, const std::string& b, const std::string& top) {
+    return "layer { name: '" + top + "' type: 'Eltwise' bottom: '" + a + "' bottom: '" + b + "' top: '" + top + "' }\n";
+  };
+  const std::string relu = "layer { name: 'relu' type: 'ReLU' bottom: 'x' top: 'x' }\n";
+  const auto expect = [](const std::string& layers, int count, bool forward, bool backward) {
+    SCOPED_TRACE(layers);
+    const std::string net =
+        "name: 'n'\n"
+        "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }\n" +
+        layers +
+        "layer { name: 'ip' type: 'InnerProduct' bottom: 'y' top: 'ip' inner_product_param { num_output: 5 } }\n"
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+    const auto node = PlacedNet(net, Layout(1, {}, {}, count + 3)).MakeNet(0, 0, kRows);
+    const auto step =
+        std::find_if(node->steps().begin(), node->steps().end(), [](const NetStep& one) { return one.name == "relu"; });
+    ASSERT_NE(step, node->steps().end());
+    EXPECT_EQ(step->forward, forward);
+    EXPECT_EQ(step->backward, backward);
+  };
+  expect(conv("data", "x") + relu + conv("x", "y"), 3, true, true);
+  expect(conv("data", "x") + relu + conv("x", "z") + sum("x", "z", "y"), 4, true, false);
+  const std::string summed = conv("data", "a") + conv("data", "b") + sum("a", "b", "x");
+  expect(summed + relu + conv("x", "y"), 5, false, true);
+  expect(summed + relu + conv("x", "z") + sum("x", "z", "y"), 6, false, false);
+  // A plain sum's gradient is that of both its bottoms, in one memory.
+  expect(summed + relu + conv("data", "z") + sum("x", "z", "y"), 6, false, true);
+}
+
 TEST(NodeNet, FrozenConvLayersHaveNoBackward) {
   const PlacedNet net(SmallNet(true), Layout(2, {2}, {kIp1}));
   const auto conv = net.MakeNet(0, 0, kRows);
