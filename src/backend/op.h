@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -156,18 +155,18 @@ class Op {
   /// depend on how the rows are divided.
   virtual void BackwardParamsRows(const OpArgs&, int64_t begin, int64_t end, float* d_weights, float* d_bias) const;
 
-  // A ReLU in place on what this op writes, or reads, may be left to it, which saves a pass over memory. Called before
-  // the first use and before the memory is planned; with `true` the op does it from then on, and that call of the
-  // ReLU's must be left out. The bits are the same.
+  // A plain ReLU in place on what this op writes, or reads, may be left to it, which saves a pass over memory. Called
+  // before the first use and before the memory is planned; with `true` the op does it from then on, and that call of
+  // the ReLU's must be left out. The bits are the same.
 
-  /// The slope of a ReLU that works in place; no value: this is another op.
-  virtual std::optional<float> relu_slope() const { return std::nullopt; }
+  /// Whether this op is one: it works in place, and its slope is 0.
+  virtual bool is_plain_relu() const { return false; }
   /// For its Forward: this op's writes what the ReLU would make of output 0.
-  virtual bool TakeReluBehind(float /*slope*/) { return false; }
+  virtual bool TakeReluBehind() { return false; }
   /// For its BackwardInput, after TakeReluBehind: d_out[0] is the gradient of the ReLU's output.
-  virtual bool TakeReluGradientBehind(float /*slope*/) { return false; }
+  virtual bool TakeReluGradientBehind() { return false; }
   /// For its BackwardInput: in[0] is the ReLU's output, which is read now, and d_in[0] is the gradient of its input.
-  virtual bool TakeReluGradientBefore(float /*slope*/) { return false; }
+  virtual bool TakeReluGradientBefore() { return false; }
 
   /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before
   /// the backward pass.

@@ -102,8 +102,7 @@ TEST_F(BatchNormTest, ReluOfResidualBlocksInPlaceOrNotIsTheSame) {
     return conv(a, bottom) + Norm(a, a, a, "") + "layer { name: 'relu" + a + "' type: 'ReLU' bottom: '" + a +
            "' top: '" + apart + a + "' }\n" + conv(b, apart + a) + Norm(b, b, b, "") + "layer { name: '" + sum +
            "' type: 'Eltwise' bottom: '" + bottom + "' bottom: '" + b + "' top: '" + sum + "' }\nlayer { name: 'relu" +
-           sum + "' type: 'ReLU' bottom: '" + sum + "' top: '" + apart + sum +
-           "' relu_param { negative_slope: 0.1 } }\n";
+           sum + "' type: 'ReLU' bottom: '" + sum + "' top: '" + apart + sum + "' }\n";
   };
   const auto layers = [&](const std::string& apart) {
     return conv("conv", "data") + block("1", "conv", apart) + block("2", apart + "sum1", apart) +

@@ -3,7 +3,6 @@
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
-#include "backend/cpu/relu_runs.h"
 #include "backend/cpu/row_math.h"
 
 #include <algorithm>
@@ -89,9 +88,9 @@ class ActivationOp final : public Op {
       });
     });
   }
-  std::optional<float> relu_slope() const override {
-    if constexpr (std::is_same_v<Function, ReluRule>) return function_.slope;
-    return std::nullopt;
+  bool is_plain_relu() const override {
+    if constexpr (std::is_same_v<Function, activation::Relu<activation::From::kOutput>>) return function_.slope == 0;
+    return false;
   }
   bool backward_reads_input() const override { return Function::kFrom == activation::From::kInput; }
   bool backward_reads_output() const override { return Function::kFrom == activation::From::kOutput; }

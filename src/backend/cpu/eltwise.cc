@@ -4,10 +4,10 @@
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/relu_runs.h"
 #include "backend/cpu/reorder.h"
+#include "backend/cpu/vec.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace hp {
 namespace {
@@ -30,11 +30,10 @@ class EltwiseOp final : public Op {
     const std::vector<const T*> x = Inputs(args);
     T* const y = DataOf<T>(args.out[0]);
     ForChunks(count_, [&](int64_t begin, int64_t end) {
+      if (desc_.operation == EltwiseDesc::kSum) return Sum(x, begin, end, y);
       ForRuns<T>(begin, end, y, [&](int64_t first, int64_t count, float* values) {
         Combine(x, first, count, values);
-        if (!relu_) return;
-        for (int64_t i = 0; i < count; ++i) values[i] = Stored<T>(values[i]);
-        ReluRun(*relu_, count, values);
+        if (before_relu_) ReluRun(values, count);
       });
     });
   }
@@ -55,8 +54,8 @@ class EltwiseOp final : public Op {
       if (foreign) CopyLayout(in_[0], target, in_[k], dx);
     }
   }
-  bool TakeReluBehind(float slope) override {
-    relu_ = ReluRule{slope};
+  bool TakeReluBehind() override {
+    before_relu_ = true;
     return true;
   }
   bool backward_reads_input() const override { return desc_.operation != EltwiseDesc::kSum; }
@@ -77,14 +76,22 @@ class EltwiseOp final : public Op {
     return x;
   }
 
-  /// y = elements [first, first + count) of all inputs, combined in order.
+  /// Elements [begin, end) of the weighted sum, in the order of the inputs; in one pass over memory.
+  void Sum(const std::vector<const T*>& inputs, int64_t begin, int64_t end, T* y) const {
+    ForEachChunk(end - begin, [&](auto width, int64_t i) {
+      constexpr int W = decltype(width)::value;
+      const int64_t at = begin + i;
+      FloatVec<W> sum = desc_.coeff[0] * Load<W>(inputs[0] + at);
+      for (size_t k = 1; k < inputs.size(); ++k) sum += desc_.coeff[k] * Load<W>(inputs[k] + at);
+      before_relu_ ? StoreRelu<T, W>(y + at, sum) : Store<W>(y + at, sum);
+    });
+  }
+
+  /// y = elements [first, first + count) of all inputs, multiplied or their maximum, in order.
   void Combine(const std::vector<const T*>& inputs, int64_t first, int64_t count, float* y) const {
     for (size_t k = 0; k < inputs.size(); ++k) {
       const T* const x = inputs[k] + first;
-      const float coeff = desc_.coeff[k];
-      if (desc_.operation == EltwiseDesc::kSum) {
-        for (int64_t i = 0; i < count; ++i) y[i] = k == 0 ? coeff * x[i] : y[i] + coeff * x[i];
-      } else if (k == 0) {
+      if (k == 0) {
         for (int64_t i = 0; i < count; ++i) y[i] = x[i];
       } else if (desc_.operation == EltwiseDesc::kProd) {
         for (int64_t i = 0; i < count; ++i) y[i] *= x[i];
@@ -92,6 +99,13 @@ class EltwiseOp final : public Op {
         for (int64_t i = 0; i < count; ++i) y[i] = Replaces(k, y[i], x[i]) ? static_cast<float>(x[i]) : y[i];
       }
     }
+  }
+
+  static void ReluRun(float* y, int64_t count) {
+    ForEachChunk(count, [&](auto width, int64_t i) {
+      constexpr int W = decltype(width)::value;
+      StoreRelu<float, W>(y + i, Stored<T, W>(Load<W>(y + i)));
+    });
   }
 
   /// Whether input k is the maximum after `best` of the inputs before it. Caffe's rule for equal values: the second
@@ -130,9 +144,9 @@ class EltwiseOp final : public Op {
   }
 
   EltwiseDesc desc_;
-  std::optional<ReluRule> relu_;
   const Backend::Descs in_;
   const int64_t count_;
+  bool before_relu_ = false;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include "backend/cpu/vec.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -12,19 +11,6 @@
 
 // Large copies of weights in bfloat16, which nobody reads before they have left the caches.
 namespace hp {
-
-template <int W>
-using WordVec = typename VecTypes<W>::Words;
-
-/// What ToBFloat16 makes of each lane.
-template <int W>
-inline WordVec<W> RoundedBits(FloatVec<W> value) {
-  const auto bits = std::bit_cast<WordVec<W>>(value);
-  const WordVec<W> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  const IntVec<W> magnitude = std::bit_cast<IntVec<W>>(bits & 0x7fffffff);
-  const auto nan = std::bit_cast<WordVec<W>>(magnitude > 0x7f800000);
-  return (nan & 0x7fff) | (~nan & rounded);
-}
 
 /// Stores past the caches: a line that is not there need not be read from memory before it is written.
 /// @param to aligned to 16 bytes. @tparam V of a multiple of 16 bytes.

@@ -7,7 +7,6 @@
 #include "backend/cpu/vec.h"
 
 #include <algorithm>
-#include <optional>
 #include <type_traits>
 
 namespace hp {
@@ -32,34 +31,33 @@ struct Scales {
   }
 };
 
-/// What follows the scale: nothing, or a ReLU.
+// What follows the scale: nothing, or a ReLU.
 struct Plain {
   template <typename T, int W>
-  FloatVec<W> Value(FloatVec<W> y) const {
-    return y;
+  static void StoreValue(T* to, FloatVec<W> y) {
+    Store<W>(to, y);
   }
   template <typename T, int W>
-  FloatVec<W> Gradient(FloatVec<W> /*x*/, const Scale<W>&, FloatVec<W> dy) const {
+  static FloatVec<W> Gradient(FloatVec<W> /*x*/, const Scale<W>&, FloatVec<W> dy) {
     return dy;
   }
 };
 struct Relu {
-  ReluRule rule;
   template <typename T, int W>
-  FloatVec<W> Value(FloatVec<W> y) const {
-    return ReluValue<W>(rule, Stored<T, W>(y));
+  static void StoreValue(T* to, FloatVec<W> y) {
+    StoreRelu<T, W>(to, y);
   }
   template <typename T, int W>
-  FloatVec<W> Gradient(FloatVec<W> x, const Scale<W>& scale, FloatVec<W> dy) const {
-    return Stored<T, W>(dy * ReluDerivative<W>(rule, Stored<T, W>(scale.Value(x))));
+  static FloatVec<W> Gradient(FloatVec<W> x, const Scale<W>& scale, FloatVec<W> dy) {
+    return ReluGradient<T, W>(scale.Value(x), dy);
   }
 };
 
-template <typename T, typename After>
-void ScaleRun(const T* x, const Scales& scales, const After after, int64_t pixels, int64_t block, T* y) {
+template <typename After, typename T>
+void ScaleRun(const T* x, const Scales& scales, int64_t pixels, int64_t block, T* y) {
   const auto scale_at = [&](auto width, int64_t at, const auto& scale) {
     constexpr int W = decltype(width)::value;
-    Store<W>(y + at, after.template Value<T, W>(scale.Value(Load<W>(x + at))));
+    After::template StoreValue<T, W>(y + at, scale.Value(Load<W>(x + at)));
   };
   if (block == 1) {
     return ForEachChunk(
@@ -72,13 +70,13 @@ void ScaleRun(const T* x, const Scales& scales, const After after, int64_t pixel
 }
 
 /// products[c] = the sum of (x - mean) dy over the pixels, sums[c] that of dy, dy being the gradient of y.
-template <typename T, typename After>
-void GradientSumsRun(const T* x, const T* dy, const Scales& scales, const After after, int64_t pixels, int64_t block,
-                     float* products, float* sums) {
+template <typename After, typename T>
+void GradientSumsRun(const T* x, const T* dy, const Scales& scales, int64_t pixels, int64_t block, float* products,
+                     float* sums) {
   const auto add_at = [&](auto width, int64_t at, const auto& scale, auto* product, auto* sum) {
     constexpr int W = decltype(width)::value;
     const FloatVec<W> own = Load<W>(x + at);
-    const FloatVec<W> gradient = after.template Gradient<T, W>(own, scale, Load<W>(dy + at));
+    const FloatVec<W> gradient = After::template Gradient<T, W>(own, scale, Load<W>(dy + at));
     *product += (own - scale.mean) * gradient;
     *sum += gradient;
   };
@@ -115,13 +113,13 @@ void GradientSumsRun(const T* x, const T* dy, const Scales& scales, const After 
 }
 
 /// dx = dy * times - (x - mean) * product - sum.
-template <typename T, typename After>
-void GradientRun(const T* x, const T* dy, const Scales& scales, const After after, const float* product,
-                 const float* sum, int64_t pixels, int64_t block, T* dx) {
+template <typename After, typename T>
+void GradientRun(const T* x, const T* dy, const Scales& scales, const float* product, const float* sum, int64_t pixels,
+                 int64_t block, T* dx) {
   const auto find_at = [&](auto width, int64_t at, const auto& scale, auto slope, auto less) {
     constexpr int W = decltype(width)::value;
     const FloatVec<W> own = Load<W>(x + at);
-    const FloatVec<W> gradient = after.template Gradient<T, W>(own, scale, Load<W>(dy + at));
+    const FloatVec<W> gradient = After::template Gradient<T, W>(own, scale, Load<W>(dy + at));
     Store<W>(dx + at, gradient * scale.times - (own - scale.mean) * slope - less);
   };
   if (block == 1) {
@@ -158,9 +156,9 @@ class ScaledNormOp final : public Op {
     T* const y = DataOf<T>(args.out[0]);
     const ChannelRuns& runs = runs_;
     ForItems(runs.groups, runs.channels(), [&](int64_t group) { FindScales(args, group * runs.block); });
-    WithWhatFollows([&](auto after) {
+    With(before_relu_, [&](auto after) {
       runs.ForEach([&](int64_t, int64_t c, int64_t at) {
-        ScaleRun(x + at, ScalesOf(args, c), after, runs.pixels, runs.block, y + at);
+        ScaleRun<decltype(after)>(x + at, ScalesOf(args, c), runs.pixels, runs.block, y + at);
       });
     });
   }
@@ -203,13 +201,13 @@ class ScaledNormOp final : public Op {
       *to = (args.accumulate ? *to : 0) + sums[channels + c];
     }
   }
-  bool TakeReluBehind(float slope) override {
-    relu_ = ReluRule{slope};
+  bool TakeReluBehind() override {
+    before_relu_ = true;
     return true;
   }
-  bool TakeReluGradientBehind(float slope) override {
-    CHECK(relu_ && relu_->slope == slope);
-    through_relu_ = true;
+  bool TakeReluGradientBehind() override {
+    CHECK(before_relu_);
+    takes_relus_gradient_ = true;
     return true;
   }
   bool backward_reads_output() const override { return false; }
@@ -254,9 +252,9 @@ class ScaledNormOp final : public Op {
   void SumRun(const OpArgs& args, int64_t row, int64_t c) const {
     const int64_t channels = runs_.channels(), at = runs_.Offset(row, c);
     float* const products = reinterpret_cast<float*>(args.scratch) + 2 * row * channels + c;
-    WithWhatFollowed([&](auto after) {
-      GradientSumsRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, ScalesOf(args, c), after,
-                      runs_.pixels, runs_.block, products, products + channels);
+    With(takes_relus_gradient_, [&](auto after) {
+      GradientSumsRun<decltype(after)>(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at,
+                                       ScalesOf(args, c), runs_.pixels, runs_.block, products, products + channels);
     });
   }
   /// Those of all rows, of channels [c, c + count), into saved.
@@ -291,26 +289,21 @@ class ScaledNormOp final : public Op {
   void FindGradient(const OpArgs& args, int64_t row, int64_t c) const {
     const int64_t channels = runs_.channels(), at = runs_.Offset(row, c);
     const float* const product = TermsOf(args) + 2 * channels + c;
-    WithWhatFollowed([&](auto after) {
-      GradientRun(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at, ScalesOf(args, c), after,
-                  product, product + channels, runs_.pixels, runs_.block, DataOf<T>(args.d_in[0]) + at);
+    With(takes_relus_gradient_, [&](auto after) {
+      GradientRun<decltype(after)>(DataOf<const T>(args.in[0]) + at, DataOf<const T>(args.d_out[0]) + at,
+                                   ScalesOf(args, c), product, product + channels, runs_.pixels, runs_.block,
+                                   DataOf<T>(args.d_in[0]) + at);
     });
   }
 
   template <typename Run>
-  void WithWhatFollows(const Run& run) const {
-    relu_ ? run(Relu{*relu_}) : run(Plain());
-  }
-  /// In the backward pass.
-  template <typename Run>
-  void WithWhatFollowed(const Run& run) const {
-    through_relu_ ? run(Relu{*relu_}) : run(Plain());
+  static void With(bool relu, const Run& run) {
+    relu ? run(Relu()) : run(Plain());
   }
 
   const bool bias_;
   const ChannelRuns runs_;
-  std::optional<ReluRule> relu_;
-  bool through_relu_ = false;
+  bool before_relu_ = false, takes_relus_gradient_ = false;
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/relu_runs.h"
 #include "backend/cpu/reorder.h"
+#include "backend/cpu/vec.h"
 
-#include <optional>
 #include <vector>
 
 namespace hp {
@@ -26,14 +26,15 @@ class SplitOp final : public Op {
     if (args.d_in[0].data == nullptr) return;
     OfElement(args.d_in[0].desc.element, [&](auto tag) { SumGradients<typename decltype(tag)::Type>(args); });
   }
-  bool TakeReluGradientBefore(float slope) override {
-    relu_ = ReluRule{slope};
+  bool TakeReluGradientBefore() override {
+    before_relu_ = true;
     return true;
   }
-  bool backward_reads_input() const override { return relu_.has_value(); }
+  bool backward_reads_input() const override { return before_relu_; }
   bool backward_reads_output() const override { return false; }
 
  private:
+  /// In the order of the readers, in float32; in one pass over memory.
   template <typename T>
   void SumGradients(const OpArgs& args) const {
     std::vector<const T*> parts;
@@ -42,21 +43,20 @@ class SplitOp final : public Op {
     }
     T* const to = DataOf<T>(args.d_in[0]);
     if (parts.empty()) return Zero(args.d_in[0].desc, to);
+    const T* const relu = before_relu_ ? DataOf<const T>(args.in[0]) : nullptr;
     ForChunks(args.d_in[0].count(), [&](int64_t begin, int64_t end) {
-      ForRuns<T>(begin, end, to, [&](int64_t first, int64_t count, float* sum) {
-        for (int64_t i = 0; i < count; ++i) sum[i] = parts[0][first + i];
-        for (size_t part = 1; part < parts.size(); ++part) {
-          const T* const from = parts[part] + first;
-          for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
-        }
-        if (!relu_) return;
-        for (int64_t i = 0; i < count; ++i) sum[i] = Stored<T>(sum[i]);
-        ReluGradientRun(*relu_, DataOf<const T>(args.in[0]) + first, count, sum);
+      ForEachChunk(end - begin, [&](auto width, int64_t i) {
+        constexpr int W = decltype(width)::value;
+        const int64_t at = begin + i;
+        FloatVec<W> sum = Load<W>(parts[0] + at);
+        for (size_t part = 1; part < parts.size(); ++part) sum += Load<W>(parts[part] + at);
+        if (relu != nullptr) sum = ReluGradient<T, W>(Load<W>(relu + at), Stored<T, W>(sum));
+        Store<W>(to + at, sum);
       });
     });
   }
 
-  std::optional<ReluRule> relu_;
+  bool before_relu_ = false;
 };
 
 }  // namespace

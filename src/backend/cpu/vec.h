@@ -33,6 +33,8 @@ template <int W>
 using FloatVec = typename VecTypes<W>::Floats;
 template <int W>
 using IntVec = typename VecTypes<W>::Ints;
+template <int W>
+using WordVec = typename VecTypes<W>::Words;
 
 // Access of W floats at any alignment; each compiles to one instruction.
 template <int W>
@@ -46,6 +48,16 @@ inline void Store(float* to, FloatVec<W> value) {
   std::memcpy(to, &value, sizeof(value));
 }
 
+/// What ToBFloat16 makes of each lane.
+template <int W>
+inline WordVec<W> RoundedBits(FloatVec<W> value) {
+  const auto bits = std::bit_cast<WordVec<W>>(value);
+  const WordVec<W> rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const IntVec<W> magnitude = std::bit_cast<IntVec<W>>(bits & 0x7fffffff);
+  const auto nan = std::bit_cast<WordVec<W>>(magnitude > 0x7f800000);
+  return (nan & 0x7fff) | (~nan & rounded);
+}
+
 // The same of bfloat16: widened, and rounded as ToBFloat16 does.
 template <int W>
 inline FloatVec<W> Load(const BFloat16* from) {
@@ -55,10 +67,8 @@ inline FloatVec<W> Load(const BFloat16* from) {
 }
 template <int W>
 inline void Store(BFloat16* to, FloatVec<W> value) {
-  float lanes[W];
-  std::memcpy(lanes, &value, sizeof(lanes));
-#pragma omp simd
-  for (int i = 0; i < W; ++i) to[i] = lanes[i];
+  const auto halves = __builtin_convertvector(RoundedBits<W>(value), typename VecTypes<W>::Halves);
+  std::memcpy(to, &halves, sizeof(halves));
 }
 
 /// Elements up to which a loop stays on the calling thread: waking others costs some microseconds.
