@@ -8,7 +8,6 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -48,28 +47,6 @@ Example:
   hptrain --solver=lenet_solver.prototxt
 )";
 
-StatusOr<std::vector<int>> Gpus() {
-  std::vector<int> gpus;
-  if (FLAGS_gpu == "all") {
-    HP_ASSIGN_OR_RETURN(const int count, CountGpus());
-    for (int gpu = 0; gpu < count; ++gpu) gpus.push_back(gpu);
-    return gpus;
-  }
-  for (const std::string& item : SplitList(FLAGS_gpu)) {
-    int gpu = -1;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), gpu);
-    if (error != std::errc() || end != item.data() + item.size() || gpu < 0) {
-      return InvalidArgument("--gpu=%s: \"%s\" is no GPU; expected numbers from 0 on, or all", FLAGS_gpu.c_str(),
-                             item.c_str());
-    }
-    gpus.push_back(gpu);
-  }
-  if (gpus.empty() && !FLAGS_gpu.empty()) {
-    return InvalidArgument("--gpu=%s names no GPU; expected numbers from 0 on, or all", FLAGS_gpu.c_str());
-  }
-  return gpus;
-}
-
 /// The flags of glog that were given: hpnode logs on.
 void AddLogFlags(std::vector<std::string>* arguments) {
   std::vector<gflags::CommandLineFlagInfo> flags;
@@ -107,7 +84,7 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   LocalJob job{FLAGS_solver, {}, FLAGS_level, SplitList(FLAGS_stage), FLAGS_iterations};
   HP_ASSIGN_OR_RETURN(job.precision, PrecisionOf(FLAGS_precision));
-  HP_ASSIGN_OR_RETURN(job.gpus, Gpus());
+  HP_ASSIGN_OR_RETURN(job.gpus, GpusOfFlag(FLAGS_gpu, CountGpus));
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
   std::vector<std::string> arguments = {"--all", "--routing=" + table, "--sigint_effect=" + FLAGS_sigint_effect,
                                         "--sighup_effect=" + FLAGS_sighup_effect};

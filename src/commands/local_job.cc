@@ -1,13 +1,17 @@
 #include "commands/local_job.h"
 
 #include "base/pending_file.h"
+#include "base/words.h"
 #include "commands/make_table.h"
 #include "proto/text.h"
 
 #include "glog/logging.h"
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <numeric>
 
 namespace hp {
 namespace {
@@ -56,6 +60,33 @@ TableRequest RequestOf(const LocalJob& job) {
 }
 
 }  // namespace
+
+StatusOr<std::vector<int>> GpusOfFlag(const std::string& text, const std::function<StatusOr<int>()>& count) {
+  std::vector<int> gpus;
+  if (text == "all") {
+    HP_ASSIGN_OR_RETURN(const int counted, count());
+    if (counted == 0) return FailedPrecondition("--gpu=all: this machine has no GPU");
+    gpus.resize(counted);
+    std::iota(gpus.begin(), gpus.end(), 0);
+    return gpus;
+  }
+  for (const std::string& item : SplitList(text)) {
+    int gpu = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), gpu);
+    if (error != std::errc() || end != item.data() + item.size() || gpu < 0) {
+      return InvalidArgument("--gpu=%s: \"%s\" is no GPU; expected numbers from 0 on, or all", text.c_str(),
+                             item.c_str());
+    }
+    if (std::find(gpus.begin(), gpus.end(), gpu) != gpus.end()) {
+      return InvalidArgument("--gpu=%s names GPU %d twice", text.c_str(), gpu);
+    }
+    gpus.push_back(gpu);
+  }
+  if (gpus.empty() && !text.empty()) {
+    return InvalidArgument("--gpu=%s names no GPU; expected numbers from 0 on, or all", text.c_str());
+  }
+  return gpus;
+}
 
 StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));

@@ -4,6 +4,7 @@
 #include "proto/routing.pb.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ struct LocalJob {
   int64_t iterations = 0;           ///< in place of max_iter; 0: as the solver says
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
 };
+
+/// Reads a flag --gpu.
+/// @param text numbers separated by commas, "all", or nothing. @param count says how many GPUs this machine has; it is
+/// asked for "all" alone.
+/// @return indices of GPUs; none for no text. kInvalidArgument: the text is no such list, or names a GPU twice; what
+/// `count` returned where it failed, kFailedPrecondition where it counted none.
+StatusOr<std::vector<int>> GpusOfFlag(const std::string& text, const std::function<StatusOr<int>()>& count);
 
 /// Writes the routing table of a job on this machine alone, one replica of the whole net on the processors or on each
 /// GPU, to SNAPSHOT_PREFIX_hptrain_table.prototxt; where level, stages or iterations change the solver, a solver beside
