@@ -9,7 +9,9 @@
 #include "backend/update.h"
 #include "base/range.h"
 #include "hp/status.h"
+#include "tensor/raw_images.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -390,6 +392,9 @@ class Backend {
   /// Writes each part's sum of squares, added in double in an order that n alone fixes, so equal values give equal
   /// bits. Not finite exactly when a value is NaN or infinite: squares of float32 do not overflow a double.
   virtual void SumsOfSquares(std::span<const SquaresPart> parts) = 0;
+  /// Makes floats of raw images (tensor/raw_images.h), in the device's memory with what the rule points to.
+  /// @param raw RawImagesBytes(rows, rule.values()), aligned to 4 bytes. @param out dense [rows, C, H, W].
+  virtual void FloatImages(const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out) = 0;
   /// Sets all `values`, in the device's memory, to zero.
   virtual void Clear(std::span<float> values) = 0;
 };

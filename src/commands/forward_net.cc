@@ -170,7 +170,7 @@ class ForwardNet::Impl {
 
   void RunOnDevice(const float* images, std::span<const float> labels) {
     for (int segment = 0; segment < net_->segments(); ++segment) {
-      bridge_->BringInputs(0, *net_, segment, segment == 0 ? images : nullptr, labels, 0, &run_);
+      bridge_->BringInputs(0, *net_, segment, {segment == 0 ? images : nullptr}, labels, 0, &run_);
       bridge_->BeginWork();
       device_->RunCaptured({static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, run_); });
       bridge_->EndWork();

@@ -110,7 +110,7 @@ Status NetSweeper::Allocate(int64_t rows) {
 // A node with all layers has one segment.
 Status NetSweeper::BringInputs() {
   if (bridge_) {
-    bridge_->BringInputs(0, *net_, 0, images_.floats(), labels_, 0, &run_);
+    bridge_->BringInputs(0, *net_, 0, {images_.floats()}, labels_, 0, &run_);
     return device_->Synchronize();
   }
   run_.images = images_.floats();

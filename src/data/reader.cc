@@ -39,6 +39,7 @@ class BatchReader::Impl {
   void Start(int64_t first_piece, int64_t end_piece) HP_EXCLUDES(mutex_);
   void Stop() HP_EXCLUDES(mutex_);
   const float* images(int64_t piece) HP_EXCLUDES(mutex_);
+  bool raw(int64_t piece) HP_EXCLUDES(mutex_);
   void Release(int64_t piece) HP_EXCLUDES(mutex_);
 
  private:
@@ -49,6 +50,7 @@ class BatchReader::Impl {
     State state = State::kPlanned;
     int64_t rows_taken = 0, rows_done = 0;  // in kReading and kDecoding
     int slot = -1;
+    bool raw = false;  // decided while its records are read
     bool released = false;
     UndecodedSamples samples;  // of its rows
   };
@@ -56,6 +58,7 @@ class BatchReader::Impl {
   struct Rows {
     Work* work = nullptr;  // null: there is nothing to do
     int64_t begin = 0, end = 0;
+    bool bytes = true;  // each record that was read has bytes
   };
   // This node's part of one global batch.
   struct Part {
@@ -83,7 +86,8 @@ class BatchReader::Impl {
   }
   bool FinishRows(const Rows& rows) HP_EXCLUDES(mutex_);
   Work* Find(int64_t number) HP_REQUIRES(mutex_);
-  Status ReadRecords(const Rows& rows);
+  const Work& FindReady(int64_t number) HP_REQUIRES(mutex_);
+  Status ReadRecords(Rows* rows);
   Status Decode(const Rows& rows);
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
@@ -169,7 +173,7 @@ void BatchReader::Impl::ThreadBody() {
       }
     }
     // Nobody else touches these rows of a piece in the states kReading and kDecoding, nor removes it.
-    const Status status = OrOutOfMemory("reading records", [&] { return decode ? Decode(rows) : ReadRecords(rows); });
+    const Status status = OrOutOfMemory("reading records", [&] { return decode ? Decode(rows) : ReadRecords(&rows); });
     if (!status.ok()) return Fail(status);
     if (FinishRows(rows)) Deliver();
   }
@@ -180,6 +184,7 @@ bool BatchReader::Impl::FinishRows(const Rows& rows) {
   MutexLock lock(&mutex_);
   Work& work = *rows.work;
   work.rows_done += rows.end - rows.begin;
+  if (!rows.bytes) work.raw = false;  // only while it is read: who decodes it looks at it without the lock
   if (work.rows_done < work.piece.rows) return false;
   work.rows_taken = work.rows_done = 0;
   work.state = work.state == State::kDecoding ? State::kDecoded : State::kRead;
@@ -223,6 +228,7 @@ BatchReader::Impl::Rows BatchReader::Impl::NextToRead() {
     if (HasRows(work, State::kReading)) return Take(&work);
     if (work.state != State::kPlanned) continue;
     work.state = State::kReading;
+    work.raw = options_.raw;
     samples_.Resize(work.piece.rows, &work.samples);
     return Take(&work);
   }
@@ -244,19 +250,24 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
   return &works_[index];
 }
 
-Status BatchReader::Impl::ReadRecords(const Rows& rows) {
-  Work* const work = rows.work;
-  for (int64_t row = rows.begin; row < rows.end; ++row)
+Status BatchReader::Impl::ReadRecords(Rows* rows) {
+  Work* const work = rows->work;
+  for (int64_t row = rows->begin; row < rows->end; ++row) {
     HP_RETURN_IF_ERROR(samples_.Read(work->piece.first_sample + row, row, &work->samples));
+    rows->bytes = rows->bytes && samples_.HasBytes(row, work->samples);
+  }
   return OkStatus();
 }
 
 Status BatchReader::Impl::Decode(const Rows& rows) {
   Work* const work = rows.work;
   const Piece& piece = work->piece;
-  float* const slot = slots_[work->slot].floats();
-  for (int64_t row = rows.begin; row < rows.end; ++row)
-    HP_RETURN_IF_ERROR(samples_.Decode(piece.first_sample + row, row, piece.rows, &work->samples, slot));
+  Buffer& slot = slots_[work->slot];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const int64_t sample = piece.first_sample + row;
+    HP_RETURN_IF_ERROR(work->raw ? samples_.DecodeRaw(sample, row, piece.rows, &work->samples, slot.data())
+                                 : samples_.Decode(sample, row, piece.rows, &work->samples, slot.floats()));
+  }
   return OkStatus();
 }
 
@@ -336,19 +347,26 @@ void BatchReader::Impl::Fail(const Status& status) {
   Deliver();
 }
 
+const BatchReader::Impl::Work& BatchReader::Impl::FindReady(int64_t number) {
+  const Work* work = Find(number);
+  CHECK(work->state == State::kReady && !work->released) << "piece " << number << " is not ready";
+  return *work;
+}
+
 const float* BatchReader::Impl::images(int64_t piece) {
   MutexLock lock(&mutex_);
-  const Work* work = Find(piece);
-  CHECK(work->state == State::kReady && !work->released) << "piece " << piece << " is not ready";
-  return slots_[work->slot].floats();
+  return slots_[FindReady(piece).slot].floats();
+}
+
+bool BatchReader::Impl::raw(int64_t piece) {
+  MutexLock lock(&mutex_);
+  return FindReady(piece).raw;
 }
 
 void BatchReader::Impl::Release(int64_t piece) {
   MutexLock lock(&mutex_);
-  Work* work = Find(piece);
-  CHECK(work->state == State::kReady && !work->released) << "piece " << piece << " is not ready";
-  work->released = true;
-  free_slots_.push_back(work->slot);
+  free_slots_.push_back(FindReady(piece).slot);
+  Find(piece)->released = true;
   while (!works_.empty() && works_.front().released) works_.pop_front();
   const int64_t oldest = works_.empty() ? next_planned_ : works_.front().number;
   while (!parts_.empty() && parts_.front().end <= oldest) parts_.pop_front();
@@ -364,6 +382,7 @@ Status BatchReader::allocated() const { return impl_->allocated(); }
 void BatchReader::Start(int64_t first_piece, int64_t end_piece) { impl_->Start(first_piece, end_piece); }
 void BatchReader::Stop() { impl_->Stop(); }
 const float* BatchReader::images(int64_t piece) const { return impl_->images(piece); }
+bool BatchReader::raw(int64_t piece) const { return impl_->raw(piece); }
 void BatchReader::Release(int64_t piece) { impl_->Release(piece); }
 
 }  // namespace hp

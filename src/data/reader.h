@@ -32,6 +32,7 @@ struct BatchReaderOptions {
   /// stay together. With it, encoded images are decoded twice: labels go ahead of images, so what is bad must be known
   /// before. Counts each record once, for as long as the reader lives.
   int64_t max_bad_records = 0;
+  bool raw = false;  ///< pieces of which each record has bytes stay raw; the layout may be (SampleReader::MayBeRaw)
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
   /// Makes an image buffer of `bytes` bytes, in the constructor; null: ordinary host memory.
@@ -81,6 +82,8 @@ class BatchReader {
   /// and others, at the start of an image buffer (of page-aligned host memory, or as `allocate` aligns). Valid from
   /// on_ready(piece) to Release(piece) (CHECK).
   const float* images(int64_t piece) const;
+  /// Whether they are raw instead (BatchReaderOptions::raw): RawImagesBytes of the piece's rows. Likewise.
+  bool raw(int64_t piece) const;
   /// Gives the piece's buffer back, for another piece. Once, after on_ready(piece) (CHECK).
   void Release(int64_t piece);
 

@@ -115,11 +115,35 @@ Status SampleReader::Decode(int64_t sample, int64_t row, int64_t rows, Undecoded
       std::copy_n(UndecodedRow(block, row, samples), block.columns, to);
     }
   }
-  for (size_t s = 0; s < sources_.size(); ++s) caffe::Datum().Swap(&samples->data[row * sources_.size() + s]);
+  FreeData(row, samples);
   const int64_t labels = shape().labels();
   if (labels <= 1) return OkStatus();
   float* const behind = out + rows * blocks_[0].columns;
   std::copy_n(samples->ahead.data() + row * ahead_of_row_, labels, behind + row * labels);
+  return OkStatus();
+}
+
+void SampleReader::FreeData(int64_t row, UndecodedSamples* samples) const {
+  for (size_t s = 0; s < sources_.size(); ++s) caffe::Datum().Swap(&samples->data[row * sources_.size() + s]);
+}
+
+bool SampleReader::MayBeRaw(const SampleLayout& layout) {
+  return layout.shape.may_be_raw() && layout.data.second == 0 && layout.also_ahead.empty();
+}
+
+bool SampleReader::HasBytes(int64_t row, const UndecodedSamples& samples) const {
+  return Transformer::HasBytes(samples.data[row * sources_.size() + layout_.data.first]);
+}
+
+Status SampleReader::DecodeRaw(int64_t sample, int64_t row, int64_t rows, UndecodedSamples* samples,
+                               std::byte* out) const {
+  const int source = layout_.data.first;
+  const size_t at = row * sources_.size() + source;
+  auto* const image = reinterpret_cast<RawImage*>(out) + row;
+  auto* const bytes = reinterpret_cast<uint8_t*>(reinterpret_cast<RawImage*>(out) + rows) + row * blocks_[0].columns;
+  const Status status = sources_[source].transformer->TakeRaw(samples->data[at], sample, image, bytes);
+  if (!status.ok()) return status.Prepend(sources_[source].dataset->Describe(samples->records[at]));
+  FreeData(row, samples);
   return OkStatus();
 }
 

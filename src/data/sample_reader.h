@@ -7,6 +7,7 @@
 #include "data/transformer.h"
 #include "hp/status.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -59,6 +60,13 @@ class SampleReader {
   /// @param rows of `samples`. @param out float32, all of them as SampleShape places them. @return as Read.
   Status Decode(int64_t sample, int64_t row, int64_t rows, UndecodedSamples* samples, float* out) const;
 
+  /// Whether samples can be taken raw at all: each is one image and at most one label.
+  static bool MayBeRaw(const SampleLayout& layout);
+  /// Whether row `row` can, of such a layout: its record has bytes.
+  bool HasBytes(int64_t row, const UndecodedSamples& samples) const;
+  /// Decode, but for what is left to the rule of the source (raw_images.h). @param out RawImagesBytes(rows, values).
+  Status DecodeRaw(int64_t sample, int64_t row, int64_t rows, UndecodedSamples* samples, std::byte* out) const;
+
  private:
   // What lies in a sample beside labels.
   struct Block {
@@ -67,6 +75,7 @@ class SampleReader {
     int64_t ahead = -1, beside = -1;  // where it begins in a row of UndecodedSamples; both -1: its Datum is decoded
   };
 
+  void FreeData(int64_t row, UndecodedSamples* samples) const;
   void AddBlock(SampleLayout::Top from, const Shape& shape);
   void PlaceAhead();
   /// Where a row of a block lies before it is decoded.

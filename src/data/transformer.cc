@@ -8,6 +8,8 @@
 #include "data/image.h"
 #include "proto/caffe.pb.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -85,6 +87,9 @@ StatusOr<std::unique_ptr<Transformer>> Transformer::Create(TransformOptions opti
   }
   transformer->output_shape_ =
       crop > 0 ? Shape({channels, crop, crop}) : Shape({channels, source.height, source.width});
+  for (int64_t c = 0; c < channels; ++c) {
+    transformer->channel_means_.push_back(values == 0 ? 0 : checked.mean_value[values == 1 ? 0 : c]);
+  }
   return transformer;
 }
 
@@ -145,18 +150,58 @@ Status Transformer::CheckShape(const Source& source) const {
                          free_size ? " or larger" : "", options_.size_advice.c_str());
 }
 
-Status Transformer::Transform(const caffe::Datum& datum, uint64_t sample, float* out) const {
+Status Transformer::ViewOf(const caffe::Datum& datum, uint64_t sample, Source* source) const {
   const auto height = static_cast<int>(output_shape_[1]), width = static_cast<int>(output_shape_[2]);
   const ChoosePart crop = [&](int whole_height, int whole_width) {
     if (whole_height < height || whole_width < width) return All(whole_height, whole_width);  // CheckShape refuses it
     const Choice choice = Choose(sample, whole_height, whole_width);
     return ImagePart{static_cast<int>(choice.top), static_cast<int>(choice.left), height, width};
   };
+  HP_RETURN_IF_ERROR(View(datum, crop, source));
+  return CheckShape(*source);
+}
+
+Status Transformer::Transform(const caffe::Datum& datum, uint64_t sample, float* out) const {
   Source source;
-  HP_RETURN_IF_ERROR(View(datum, crop, &source));
-  HP_RETURN_IF_ERROR(CheckShape(source));
+  HP_RETURN_IF_ERROR(ViewOf(datum, sample, &source));
   Fill(source, Choose(sample, source.height, source.width), out);
   return OkStatus();
+}
+
+bool Transformer::HasBytes(const caffe::Datum& datum) { return datum.encoded() || !datum.data().empty(); }
+
+Status Transformer::TakeRaw(const caffe::Datum& datum, uint64_t sample, RawImage* image, uint8_t* out) const {
+  Source source;
+  HP_RETURN_IF_ERROR(ViewOf(datum, sample, &source));
+  const Choice choice = Choose(sample, source.height, source.width);
+  const int64_t height = output_shape_[1], width = output_shape_[2];
+  *image = {static_cast<int32_t>(choice.top), static_cast<int32_t>(choice.left), choice.mirror ? 1 : 0,
+            source.decoded ? 1 : 0};
+  if (source.decoded) {
+    const Image& decoded = source.decoded->image;
+    const int64_t top = choice.top - source.decoded->top, left = choice.left - source.decoded->left;
+    for (int64_t h = 0; h < height; ++h, out += width * decoded.channels) {
+      std::copy_n(decoded.pixels.data() + ((top + h) * decoded.width + left) * decoded.channels,
+                  width * decoded.channels, out);
+    }
+    return OkStatus();
+  }
+  CHECK(source.bytes != nullptr);
+  for (int64_t c = 0; c < source.channels; ++c) {
+    for (int64_t h = 0; h < height; ++h, out += width) {
+      std::copy_n(source.bytes + (c * source.height + choice.top + h) * source.width + choice.left, width, out);
+    }
+  }
+  return OkStatus();
+}
+
+RawImageRule Transformer::rule() const {
+  RawImageRule rule{output_shape_[0], output_shape_[1], output_shape_[2], options_.scale, channel_means_.data()};
+  if (options_.mean.data.empty()) return rule;
+  rule.mean = options_.mean.data.data();
+  rule.mean_height = options_.mean.shape[1];
+  rule.mean_width = options_.mean.shape[2];
+  return rule;
 }
 
 Status Transformer::Check(const caffe::Datum& datum) const {
@@ -169,13 +214,11 @@ void Transformer::Fill(const Source& source, const Choice& choice, float* out) c
   const int64_t top = choice.top, left = choice.left;
   const int64_t height = output_shape_[1], width = output_shape_[2];
   for (int64_t c = 0; c < source.channels; ++c) {
-    const size_t values = options_.mean_value.size();
-    const float mean_value = values == 0 ? 0 : options_.mean_value[values == 1 ? 0 : c];
     for (int64_t h = 0; h < height; ++h, out += width) {
       const int64_t row = c * source.height + top + h;  // of a planar image
       const float* mean = options_.mean.data.empty() ? nullptr : options_.mean.data.data() + row * source.width + left;
       const auto fill = [&](const auto* in, auto step) {
-        FillRow(in, step, mean, mean_value, options_.scale, width, choice.mirror, out);
+        FillRow(in, step, mean, channel_means_[c], options_.scale, width, choice.mirror, out);
       };
       if (source.floats != nullptr) {
         fill(source.floats + row * source.width + left, Constant<1>());

@@ -3,6 +3,7 @@
 #include "base/shape.h"
 #include "data/image.h"
 #include "hp/status.h"
+#include "tensor/raw_images.h"
 
 #include <cstdint>
 #include <memory>
@@ -75,6 +76,13 @@ class Transformer {
   /// @return kDataLoss: it cannot be decoded, or its fields contradict each other; kInvalidArgument: another shape than
   /// the first record's (both named). Messages do not name the record: the caller puts Dataset::Describe in front.
   Status Transform(const caffe::Datum& datum, uint64_t sample, float* out) const;
+  /// Whether the record has bytes, encoded or not; else it has floats.
+  static bool HasBytes(const caffe::Datum& datum);
+  /// The part of Transform that needs the record, for one with bytes (CHECK): decodes and crops it. What is left to be
+  /// done is rule()'s. @param out output_shape().count() bytes, overwritten. @return as Transform.
+  Status TakeRaw(const caffe::Datum& datum, uint64_t sample, RawImage* image, uint8_t* out) const;
+  /// How what TakeRaw leaves becomes what Transform makes. Points into the transformer.
+  RawImageRule rule() const;
   /// What Transform would return. Decodes an encoded image, and makes nothing of it.
   Status Check(const caffe::Datum& datum) const;
 
@@ -88,12 +96,15 @@ class Transformer {
   /// @param choose what of an encoded image is needed.
   Status View(const caffe::Datum& datum, const ChoosePart& choose, Source* source) const;
   Status CheckShape(const Source& source) const;
+  /// The record's pixels, of an encoded one those of the sample's crop.
+  Status ViewOf(const caffe::Datum& datum, uint64_t sample, Source* source) const;
   void Fill(const Source& source, const Choice& choice, float* out) const;
 
   const TransformOptions options_;
   const bool train_;
   const uint64_t stream_key_;
   Shape output_shape_;
+  std::vector<float> channel_means_;  // of each; without a mean image
 };
 
 }  // namespace hp

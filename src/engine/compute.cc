@@ -85,7 +85,11 @@ Compute::Work Compute::WorkOf(const Task& task) const {
 Compute::HostInputs Compute::InputsOf(const Work& work) const {
   const Task& task = work.task;
   HostInputs inputs;
-  if (work.net.plan().reads_images()) inputs.images = options_.inputs->Of(task.id).images(task.id);
+  if (work.net.plan().reads_images()) {
+    const Input& input = options_.inputs->Of(task.id);
+    inputs.images = input.images(task.id);
+    inputs.raw = input.raw(task.id);
+  }
   if (work.net.plan().reads_labels(task.segment)) inputs.batch_labels = options_.labels->BatchOf(task.id);
   inputs.first_row = model_.schedule().SamplesOfId(task.id).first_row;
   return inputs;

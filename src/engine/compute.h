@@ -103,7 +103,8 @@ class Compute {
   };
   /// What a forward task reads from the host's memory; null and empty: it does not read that.
   struct HostInputs {
-    float* images = nullptr;              ///< [rows, C, H, W] float32 of the micro-batch
+    float* images = nullptr;              ///< of the micro-batch, as Input::images
+    bool raw = false;                     ///< they are raw (Input::raw)
     std::span<const float> batch_labels;  ///< of the whole batch, for BatchContext::SetBatchLabels
     int64_t first_row = 0;                ///< of the micro-batch within the whole batch
   };

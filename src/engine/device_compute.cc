@@ -1,9 +1,9 @@
 // A task in the device's queues: copies in (inputs, tensors of peers that do not reach the device's memory) -> kCompute
 // -> copies out (such tensors, statistics), ordered by the device, so that the copies of one task run beside the work
 // of another. The work itself is a recording (Device::RunCaptured) that is replayed under the same key: what differs
-// from time to time (number of the sample, loss scale, labels, images) lies in device memory at fixed addresses, which
-// the copies in fill. The last micro-batch of a replica is not recorded: its gradients go to the exchange layer by
-// layer, and what is replayed gives nothing to anybody.
+// from time to time (number of the sample, loss scale, labels, images or their bytes) lies in device memory at fixed
+// addresses, which the copies in fill. The last micro-batch of a replica is not recorded: its gradients go to the
+// exchange layer by layer, and what is replayed gives nothing to anybody.
 #include "engine/device_compute.h"
 
 #include <utility>
@@ -29,6 +29,7 @@ Status DeviceCompute::AllocateBridges() {
   Device* const device = options_.device;
   HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
   HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
+  HP_ASSIGN_OR_RETURN(expander_, ImageExpander::Create(*options_.inputs, device, options_.backend));
   HP_ASSIGN_OR_RETURN(prefetcher_, InputPrefetcher::Create(model_, device, options_.inputs->train.get()));
   return device->Synchronize();
 }
@@ -60,25 +61,32 @@ Device::CaptureKey DeviceCompute::KeyOf(CaptureKind kind, int part, const Work& 
           work.run.accumulate};
 }
 
-void DeviceCompute::BringInputs(Work* work) {
+bool DeviceCompute::BringInputs(Work* work) {
   const Task& task = work->task;
   const NodeNet& net = work->net;
   const HostInputs inputs = InputsOf(*work);
   const bool reads = inputs.images != nullptr && task.segment == 0;
-  const bool here =
-      reads && prefetcher_ && prefetcher_->Take(task.id, bridge_->images(task.solver), net.images_bytes());
-  bridge_->BringInputs(task.solver, net, task.segment, reads && !here ? inputs.images : nullptr, inputs.batch_labels,
-                       inputs.first_row, &work->run);
+  const bool raw = reads && inputs.raw;
+  void* const place = raw ? static_cast<void*>(bridge_->raw(task.solver)) : bridge_->images(task.solver);
+  const bool here = reads && prefetcher_ && prefetcher_->Take(task.id, place);
+  bridge_->BringInputs(task.solver, net, task.segment, {reads && !here ? inputs.images : nullptr, raw},
+                       inputs.batch_labels, inputs.first_row, &work->run);
+  return raw;
 }
 
 void DeviceCompute::Forward(const Task& task) {
   Work work = WorkOf(task);
-  BringInputs(&work);
+  const bool raw = BringInputs(&work);
   staging_->Bring(task, work.net, work.run, false);
   bridge_->BeginWork();
   RefreshPacked(work.run);
-  options_.device->RunCaptured(KeyOf(kCapturedForward, task.segment, work),
-                               [&] { work.net.Forward(task.segment, work.run); });
+  options_.device->RunCaptured(KeyOf(raw ? kCapturedForwardOfRaw : kCapturedForward, task.segment, work), [&] {
+    if (raw) {
+      const Phase phase = model_.schedule().PhaseOf(task.id);
+      expander_->Expand(phase, work.net.rows(), bridge_->raw(task.solver), bridge_->images(task.solver));
+    }
+    work.net.Forward(task.segment, work.run);
+  });
   bridge_->EndWork();
   staging_->Send(task, work.net, work.run, false);
   bridge_->FetchStatistics(task.solver, work.net, work.run);

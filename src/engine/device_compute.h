@@ -2,6 +2,7 @@
 
 #include "engine/compute.h"
 #include "engine/host_bridge.h"
+#include "engine/image_expander.h"
 #include "engine/input_prefetcher.h"
 #include "engine/port_staging.h"
 
@@ -30,12 +31,12 @@ class DeviceCompute : public Compute {
 
  private:
   /// What a captured piece of work computes: part of its key.
-  enum CaptureKind : uint64_t { kCapturedForward, kCapturedBackward, kCapturedWeights };
+  enum CaptureKind : uint64_t { kCapturedForward, kCapturedForwardOfRaw, kCapturedBackward, kCapturedWeights };
 
   DeviceCompute(const NodeModel& model, Options options) : Compute(model, std::move(options)) {}
   Status AllocateBridges();
-  /// Before a forward task: copies in what it reads from the host.
-  void BringInputs(Work* work);
+  /// Before a forward task: copies in what it reads from the host. @return whether these are raw images.
+  bool BringInputs(Work* work);
   /// Names a piece of work by all addresses and flags that its kernels depend on. @param part segment or group.
   Device::CaptureKey KeyOf(CaptureKind kind, int part, const Work& work) const;
   void Forward(const Task& task) override;
@@ -45,6 +46,7 @@ class DeviceCompute : public Compute {
 
   std::unique_ptr<HostBridge> bridge_;
   std::unique_ptr<PortStaging> staging_;
+  std::unique_ptr<ImageExpander> expander_;
   std::unique_ptr<InputPrefetcher> prefetcher_;  // null where no images are read
 };
 

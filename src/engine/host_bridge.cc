@@ -21,22 +21,25 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
     needs.label_numbers = std::max(needs.label_numbers, numbers);
   }
   needs.solvers = pool_size;
+  needs.raw = true;
   needs.batch_rows = model.schedule().shape().largest_batch();
   return needs;
 }
 
 HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
-  size_t images = 0;
+  size_t images = 0, raw = 0;
   int64_t rows = 0;
   for (const NodeNet* net : needs.nets) {
     rows = std::max(rows, net->rows());
     images = std::max(images, net->images_bytes());
+    if (needs.raw) raw = std::max(raw, net->raw_images_bytes());
   }
   Layout layout;
   layout.labels = StagedBytes(sizeof(Numbers));
   layout.batch_labels = layout.labels + StagedBytes(rows * sizeof(float));
   layout.images = layout.batch_labels + StagedBytes(needs.label_numbers * needs.batch_rows * sizeof(float));
-  layout.bytes = layout.images + StagedBytes(images);
+  layout.raw = layout.images + StagedBytes(images);
+  layout.bytes = layout.raw + StagedBytes(raw);
   return layout;
 }
 
@@ -72,7 +75,7 @@ void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
   if (!behind.empty()) run->batch.labels = behind;
 }
 
-void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const float* images,
+void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const HostImages& images,
                              std::span<const float> labels, int64_t first_row, NetRun* run) {
   std::byte* const staged = staged_.data() + solver * layout_.images;
   *reinterpret_cast<Numbers*>(staged) = {run->batch.first_sample, run->batch.loss_scale};
@@ -86,7 +89,11 @@ void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const 
   }
   if (net.plan().needs_batch_labels(segment)) stage(layout_.batch_labels, labels);
   device_->Upload(Device::kCopyIn, block(solver), staged, end);
-  if (images != nullptr) device_->Upload(Device::kCopyIn, this->images(solver), images, net.images_bytes());
+  if (images.data != nullptr && images.raw) {
+    device_->Upload(Device::kCopyIn, raw(solver), images.data, net.raw_images_bytes());
+  } else if (images.data != nullptr) {
+    device_->Upload(Device::kCopyIn, this->images(solver), images.data, net.images_bytes());
+  }
   UseInputs(solver, net, run);
 }
 

@@ -14,12 +14,19 @@ namespace hp {
 
 class NodeModel;
 
+/// Images of a micro-batch in the host's memory.
+struct HostImages {
+  const void* data = nullptr;  ///< null: none, or not here
+  bool raw = false;            ///< NodeNet::raw_images_bytes(), else images_bytes()
+};
+
 /// What a bridge makes room for.
 struct BridgeNeeds {
   std::vector<const NodeNet*> nets;  ///< that run through it, of all phases and numbers of rows
   size_t solvers = 1;                ///< micro-batches that may be under way at once
   int64_t batch_rows = 0;            ///< samples of the largest global batch
   int64_t label_numbers = 1;         ///< of each of them (NodePlan::label_numbers)
+  bool raw = false;                  ///< images may come raw
 };
 /// The needs of a node with `pool_size` solvers.
 BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size);
@@ -47,15 +54,17 @@ class HostBridge {
   /// Before a forward task of `segment`: begins to copy what it reads, and points run->images and run->batch at it.
   /// run->batch.first_sample, loss_scale and global_rows must be set. The sources must stay unmodified until the task
   /// is done.
-  /// @param images NodeNet::images_bytes() of the micro-batch, in the host's memory. Null: the segment reads none, or
-  /// they are put to images(solver) otherwise.
+  /// @param images of the micro-batch, which go to images(solver) or raw(solver); none: the segment reads none, or they
+  /// are put there otherwise.
   /// @param labels of the whole batch, for BatchContext::SetBatchLabels, in the host's memory; may be empty if the
   /// segment reads none.
   /// @param first_row of the micro-batch within the batch.
-  void BringInputs(int solver, const NodeNet& net, int segment, const float* images, std::span<const float> labels,
+  void BringInputs(int solver, const NodeNet& net, int segment, const HostImages& images, std::span<const float> labels,
                    int64_t first_row, NetRun* run);
   /// A solver's images on the device.
   float* images(int solver) const { return reinterpret_cast<float*>(block(solver) + layout_.images); }
+  /// A solver's raw images on the device, of which the caller makes images(solver); with BridgeNeeds::raw.
+  std::byte* raw(int solver) const { return block(solver) + layout_.raw; }
   /// Points `run` at a solver's inputs without a copy, for a backward or weight gradient task: they hold what its
   /// forward tasks brought.
   void UseInputs(int solver, const NodeNet& net, NetRun* run) const;
@@ -80,9 +89,10 @@ class HostBridge {
     uint64_t first_sample;
     float loss_scale;
   };
-  /// Byte offsets in the block of a solver on the device: [numbers][labels][labels of the batch][images].
+  /// Byte offsets in the block of a solver on the device: [numbers][labels][labels of the batch][images]
+  /// [raw images].
   struct Layout {
-    size_t labels = 0, batch_labels = 0, images = 0, bytes = 0;
+    size_t labels = 0, batch_labels = 0, images = 0, raw = 0, bytes = 0;
   };
   static Layout LayoutOf(const BridgeNeeds& needs);
 

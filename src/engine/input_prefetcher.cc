@@ -47,10 +47,10 @@ InputPrefetcher::~InputPrefetcher() {
   if (!status.ok()) LOG(WARNING) << "prefetch of images: " << status;
 }
 
-bool InputPrefetcher::Take(MsgId id, void* to, size_t bytes) {
+bool InputPrefetcher::Take(MsgId id, void* to) {
   if (!id.train()) return false;
   const bool here = copied_ && id == next_;
-  if (here) device_->Copy(Device::kCopyIn, to, place_.data(), bytes);
+  if (here) device_->Copy(Device::kCopyIn, to, place_.data(), bytes_);
   // Tasks that read images begin in the order of their ids, so nobody wants what is left behind here.
   next_ = NextOf(model_.schedule(), id);
   copied_ = false;
@@ -60,7 +60,8 @@ bool InputPrefetcher::Take(MsgId id, void* to, size_t bytes) {
 void InputPrefetcher::Advance() {
   if (copied_ || next_ == MsgId() || !input_->Ready(next_)) return;
   const NodeNet& net = model_.NetOf(next_);
-  device_->Upload(Device::kCopyIn, place_.data(), input_->images(next_), net.images_bytes());
+  bytes_ = input_->raw(next_) ? net.raw_images_bytes() : net.images_bytes();
+  device_->Upload(Device::kCopyIn, place_.data(), input_->images(next_), bytes_);
   copied_ = true;
 }
 

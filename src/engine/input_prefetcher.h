@@ -25,10 +25,10 @@ class InputPrefetcher {
   /// Bytes that Create takes of the device's memory: the images of the largest training micro-batch.
   static size_t DeviceBytes(const NodeModel& model);
 
-  /// At the begin of the forward task of `id`: if its images were copied ahead, copies them to `to` on the device, in
-  /// Device::kCopyIn. The micro-batch after `id` is copied ahead next. Ids of tests are ignored.
+  /// At the begin of the forward task of `id`: if its images were copied ahead, copies them, raw if they are, to `to`
+  /// on the device, in Device::kCopyIn. The micro-batch after `id` is copied ahead next. Ids of tests are ignored.
   /// @return false: the caller must copy them from the host.
-  bool Take(MsgId id, void* to, size_t bytes);
+  bool Take(MsgId id, void* to);
   /// After each task was put into the device's queues: begins the next copy ahead, if the buffer is free and the host
   /// has the images.
   void Advance();
@@ -42,6 +42,7 @@ class InputPrefetcher {
   const Input* const input_;
   Buffer place_;
   MsgId next_;           ///< the micro-batch to copy next, or that is in place_; 0: none, before the first Take
+  size_t bytes_ = 0;     ///< of it, in place_
   bool copied_ = false;  ///< it is in place_, or on its way there
 };
 

@@ -192,6 +192,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, Phase phase, uint64
   options.batches_ahead = ahead.batches;
   options.max_bad_records = max_bad_records_;
   options.threads = ahead.threads;
+  options.raw = raw_ = ahead.raw && SampleReader::MayBeRaw(layout_);
   options.allocate = [device](size_t bytes) { return AllocateImages(device, bytes); };
   options.piece = [this](int64_t piece) {
     const int64_t count = static_cast<int64_t>(ids_.size());
@@ -241,6 +242,13 @@ int64_t Input::PieceOf(MsgId id) const {
 bool Input::Ready(MsgId id) const { return PieceOf(id) < ready_end_; }
 
 float* Input::images(MsgId id) const { return const_cast<float*>(reader_->images(PieceOf(id))); }
+
+bool Input::raw(MsgId id) const { return reader_->raw(PieceOf(id)); }
+
+std::optional<RawImageRule> Input::rule() const {
+  if (!raw_) return std::nullopt;
+  return sources_[layout_.data.first].transformer->rule();
+}
 
 void Input::Release(MsgId id) { reader_->Release(PieceOf(id)); }
 

@@ -8,12 +8,14 @@
 #include "proto/caffe.pb.h"
 #include "scheduler/plan/schedule.h"
 #include "tensor/device.h"
+#include "tensor/raw_images.h"
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,7 +75,8 @@ class Input {
     int ring = 1;
     /// Batches whose records are read, undecoded, beyond the first one in use: so far ahead labels are told.
     int batches = 1;
-    int threads = 1;  ///< that read and decode
+    int threads = 1;   ///< that read and decode
+    bool raw = false;  ///< images stay raw where they can, for a device that makes floats of them
   };
   /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
   /// @param schedule must outlive the input.
@@ -97,6 +100,10 @@ class Input {
   /// Samples as SampleShape places them for the rows of `id`, float32, aligned to 64 bytes, in the host's memory; from
   /// Ready(id) to Release(id), else CHECK fails. Any thread.
   float* images(MsgId id) const;
+  /// Whether the images of `id` are raw instead, as rule() reads them. Likewise.
+  bool raw(MsgId id) const;
+  /// How raw images of this input become floats; nothing if none are. Points into the input. Behind Prepare.
+  std::optional<RawImageRule> rule() const;
   /// The images of `id` are no longer used: their buffer is free for a later micro-batch. Once for each id. Any thread.
   void Release(MsgId id);
 
@@ -125,6 +132,7 @@ class Input {
   int64_t max_bad_records_ = 0;
   bool train_ = true;
   Phase phase_ = caffe::TRAIN;
+  bool raw_ = false;  // images stay raw where they can
   std::unique_ptr<BatchReader> reader_;
   uint64_t fingerprint_ = 0;
   const Schedule* schedule_ = nullptr;

@@ -4,6 +4,7 @@
 #include "net/node_net.h"
 
 #include "net/node_net_builder.h"
+#include "tensor/raw_images.h"
 
 #include <algorithm>
 #include <functional>
@@ -135,6 +136,11 @@ size_t NodeNet::images_bytes() const {
     if (buffer.kind == NetBuffer::kImages) return plan_.sample().Floats(rows_) * sizeof(float);
   }
   return 0;
+}
+
+size_t NodeNet::raw_images_bytes() const {
+  if (images_bytes() == 0 || !plan_.sample().may_be_raw()) return 0;
+  return RawImagesBytes(rows_, plan_.sample().data.count());
 }
 
 int64_t NodeNet::labels_behind() const { return plan_.sample().several_labels() ? rows_ * plan_.sample().labels() : 0; }

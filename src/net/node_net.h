@@ -142,6 +142,8 @@ class NodeNet {
   /// Bytes of one micro-batch's samples (float32), as SampleShape places them: images, labels where a row has several,
   /// and others; 0: the node reads none.
   size_t images_bytes() const;
+  /// Of the same as raw images (tensor/raw_images.h); 0: none are read, or they can't be raw.
+  size_t raw_images_bytes() const;
   /// These labels, dense [rows, ...]; empty: a row has one, or the node reads no images. @param images NetRun::images.
   std::span<const float> LabelsBehind(const float* images) const;
 

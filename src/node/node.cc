@@ -202,7 +202,7 @@ Status Node::PrepareInputs() {
   callbacks.on_ready = [this] { gate_.Run([this] { pipeline_->OnInputs(); }); };
   callbacks.on_error = [this](const Status& status) { shutdown_.Fail(status); };
   // Losses that wait for the labels of a whole batch need those of every batch that may be under way.
-  Input::ReadAhead ahead{.ring = memory_.ring(), .threads = options_.reader_threads};
+  Input::ReadAhead ahead{.ring = memory_.ring(), .threads = options_.reader_threads, .raw = !device_.device->is_host()};
   ahead.batches = table_.staleness() * files_.solver.iter_size() + 1;
   return files_.inputs.Prepare(model_->schedule(), info_.IndexIn(0), seed_, ahead, device_.device.get(), callbacks);
 }

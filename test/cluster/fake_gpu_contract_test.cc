@@ -1,4 +1,5 @@
 // What only a fake GPU can show of nodes on GPUs: how often it repeats its recordings, that it is full, that it fails.
+#include "tensor/raw_images.h"
 #include "test/cluster/contract_fixture.h"
 #include "test/support/fake_device.h"
 
@@ -56,6 +57,28 @@ TEST_F(FakeGpuContractTest, BringsInputsByOneCopyOfPinnedMemory) {
   const auto [more, more_unpinned] = train(7);
   EXPECT_EQ(more - few, 4 * kSubBatches * kMicroBatches * 2);
   EXPECT_EQ(more_unpinned, few_unpinned);
+}
+
+/// Images cross as the bytes of their records: a quarter of what they are as floats.
+TEST_F(FakeGpuContractTest, BringsBytesOfImages) {
+  constexpr int kRows = 11, kSubBatches = 2, kIterations = 4;
+  constexpr int64_t kValues = 3 * 10 * 10;
+  ClusterSpec table = Table(1, {}, 3, 0, false);
+  std::atomic<size_t> uploaded{0};
+  table.open_device = [&](Rank) {
+    FakeGpu::Options options;
+    options.on_close = [&](const FakeGpu& gpu) { uploaded = gpu.uploaded(); };
+    return FakeDevice(options);
+  };
+  const auto train = [&](int iterations) {
+    const ClusterResult result = TrainCluster(table, Solver("", false, iterations));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return uploaded.load();
+  };
+  const size_t few = train(3), images = kIterations * kSubBatches * RawImagesBytes(kRows, kValues);
+  const size_t more = train(3 + kIterations) - few;
+  EXPECT_GE(more, images);
+  EXPECT_LT(more, kIterations * kSubBatches * kRows * kValues * sizeof(float) / 2) << "with labels and numbers";
 }
 
 /// A table that does not fit is refused before training, with the figures; a pool whose size the table leaves open is

@@ -64,6 +64,7 @@ class CpuBackend final : public Backend {
   // By all threads of the OpenMP team for large parts; done on return. In update.h the same for one part.
   void UpdateParams(std::span<const UpdatePart> parts) override;
   void SumsOfSquares(std::span<const SquaresPart> parts) override;
+  void FloatImages(const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out) override;
   void Clear(std::span<float> values) override;
 
  private:

@@ -72,6 +72,9 @@ class CudaBackend final : public Backend {
 
   void UpdateParams(std::span<const UpdatePart> parts) override { cuda::UpdateParams(context_.stream(), parts); }
   void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }
+  void FloatImages(const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out) override {
+    cuda::FloatImages(context_.stream(), rule, rows, raw, out);
+  }
   void Clear(std::span<float> values) override { cuda::Clear(context_.stream(), values); }
 
  private:

@@ -23,6 +23,8 @@ int64_t PartialSums();
 /// Backend::UpdateParams and Backend::SumsOfSquares; parts are copied, all that they point to is in the GPU's memory.
 void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts);
 void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts);
+/// Backend::FloatImages.
+void FloatImages(const GpuStream& stream, const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out);
 /// Backend::Clear.
 void Clear(const GpuStream& stream, std::span<float> values);
 

@@ -36,6 +36,10 @@ class FakeDataset : public Dataset {
     datum.set_width(record == odd_ ? 4 : 3);
     datum.set_label(static_cast<int>(record));
     datum.set_data(std::string(datum.width() * 2, static_cast<char>(record)));
+    if (record == floats_) {
+      datum.clear_data();
+      for (int i = 0; i < 6; ++i) datum.add_float_data(0.5f);
+    }
     *bytes = record == rubbish_ ? "\xff\xff\xff" : datum.SerializeAsString();
     return OkStatus();
   }
@@ -45,7 +49,7 @@ class FakeDataset : public Dataset {
     MutexLock lock(&mutex_);
     return reads_;
   }
-  int64_t broken_ = -1, odd_ = -1, rubbish_ = -1;
+  int64_t broken_ = -1, odd_ = -1, rubbish_ = -1, floats_ = -1;
 
  private:
   const int64_t size_;
@@ -289,6 +293,62 @@ TEST(BatchReader, ABadTopCountsAsItsOwnSourcesRecord) {
     EXPECT_EQ(read[2 * row], expected_labels[row]) << row;
     EXPECT_EQ(reader.images(0)[6 * row], expected_images[row]) << row;
   }
+}
+
+/// A piece stays raw if each of its records has bytes; one with floats makes floats of its piece.
+TEST(BatchReader, PiecesOfBytesStayRaw) {
+  FakeDataset images(7);
+  images.floats_ = 3;
+  const auto transformer = PlainTransformer();
+  SampleLayout layout;
+  layout.shape = {transformer->output_shape()};
+  layout.labels = {0, 1};
+  ASSERT_TRUE(SampleReader::MayBeRaw(layout));
+  const Division division{7, 0, {3, 2, 2}};
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(division, 3, 2);
+  options.raw = true;
+  BatchReader reader({{&images, {7, false, 1}, transformer.get()}}, layout, options);
+  reader.Start(0, 3);
+  for (int64_t n = 0; n < 3; ++n) {
+    recorder.WaitFor(Ready(n));
+    const Piece piece = division.At(n);
+    ASSERT_EQ(reader.raw(n), n != 1);
+    const float* const floats = reader.images(n);
+    const auto* const rows = reinterpret_cast<const RawImage*>(floats);
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(rows + piece.rows);
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const int64_t record = piece.first_sample + row;
+      for (int i = 0; i < 6; ++i) {
+        if (n == 1) {
+          EXPECT_EQ(floats[row * 6 + i], record == 3 ? 0.5f : static_cast<float>(record));
+        } else {
+          EXPECT_EQ(bytes[row * 6 + i], record);
+        }
+      }
+      if (n != 1) {
+        EXPECT_EQ(rows[row].channels_inside, 0);
+      }
+    }
+    reader.Release(n);
+  }
+}
+
+TEST(SampleReader, OnlySingleImagesMayBeRaw) {
+  SampleLayout layout;
+  layout.shape = {3, 4, 5};
+  EXPECT_TRUE(SampleReader::MayBeRaw(layout));
+  const auto but = [&](const auto& change) {
+    SampleLayout changed = layout;
+    change(&changed);
+    return SampleReader::MayBeRaw(changed);
+  };
+  EXPECT_FALSE(but([](SampleLayout* l) { l->shape.label = {2, 1}; })) << "their labels lie behind the images";
+  EXPECT_FALSE(but([](SampleLayout* l) { l->shape.others = {Shape{2}}; }));
+  EXPECT_FALSE(but([](SampleLayout* l) { l->data = {0, 1}; })) << "no record has it";
+  EXPECT_FALSE(but([](SampleLayout* l) { l->also_ahead = {{0, 0}}; })) << "their numbers are told";
+  EXPECT_FALSE(but([](SampleLayout* l) { l->shape.data = {1, 1, 5}; })) << "would be larger than floats";
+  EXPECT_FALSE(but([](SampleLayout* l) { l->shape.data = Shape{60}; }));
 }
 
 struct Setting {

@@ -179,8 +179,8 @@ TEST(Transformer, RandomNumbersDependOnSeedLayerAndSampleAlone) {
   EXPECT_EQ(sequence(1, "data", 0)[10], sequence(1, "data", 10)[0]);
 }
 
-TEST(Transformer, EncodedImagesEqualRawOnes) {
-  const caffe::Datum raw = SomeDatum();
+/// The same image as a PNG.
+caffe::Datum Encoded(const caffe::Datum& raw) {
   Image image{kHeight, kWidth, kChannels, {}};
   for (int i = 0; i < kHeight * kWidth; ++i) {
     for (int c = 0; c < kChannels; ++c) {
@@ -190,6 +190,46 @@ TEST(Transformer, EncodedImagesEqualRawOnes) {
   caffe::Datum encoded;
   encoded.set_encoded(true);
   encoded.set_data(*EncodeImage(image, "png"));
+  return encoded;
+}
+
+/// What a device makes of a raw image, which has the bits that the transformer makes itself.
+TEST(Transformer, RawImagesBecomeTheSameByTheRule) {
+  const caffe::Datum raw = SomeDatum();
+  for (const caffe::Datum& datum : {raw, Encoded(raw)}) {
+    EXPECT_TRUE(Transformer::HasBytes(datum));
+    for (int kind = 0; kind < 4; ++kind) {
+      TransformOptions options;
+      options.crop_size = kind == 0 ? 0 : 5;
+      options.mirror = kind != 0;
+      options.scale = 0.3f;
+      if (kind == 1) options.mean = SomeMean();
+      if (kind == 2) options.mean_value = {104.5f};
+      if (kind == 3) options.mean_value = {104, 117, 123};
+      const auto transformer = Make(options, true, raw);
+      const RawImageRule rule = transformer->rule();
+      for (uint64_t sample = 0; sample < 10; ++sample) {
+        RawImage image;
+        std::vector<uint8_t> bytes(rule.values());
+        ASSERT_TRUE(transformer->TakeRaw(datum, sample, &image, bytes.data()).ok());
+        std::vector<float> made;
+        for (uint32_t c = 0; c < rule.channels; ++c) {
+          for (uint32_t h = 0; h < rule.height; ++h) {
+            for (uint32_t w = 0; w < rule.width; ++w) made.push_back(rule.ValueOf(image, bytes.data(), c, h, w));
+          }
+        }
+        EXPECT_EQ(made, Apply(*transformer, datum, sample)) << kind << " " << sample;
+      }
+    }
+  }
+  caffe::Datum floats = raw;
+  floats.clear_data();
+  floats.add_float_data(1);
+  EXPECT_FALSE(Transformer::HasBytes(floats));
+}
+
+TEST(Transformer, EncodedImagesEqualRawOnes) {
+  const caffe::Datum raw = SomeDatum(), encoded = Encoded(raw);
   TransformOptions options;
   options.crop_size = 5;
   options.mirror = true;
