@@ -163,7 +163,8 @@ class Op {
   virtual bool is_plain_relu() const { return false; }
   /// For its Forward: this op's writes what the ReLU would make of output 0.
   virtual bool TakeReluBehind() { return false; }
-  /// For its BackwardInput, after TakeReluBehind: d_out[0] is the gradient of the ReLU's output.
+  /// For its backward calls, after TakeReluBehind: d_out[0] is the gradient of the ReLU's output, which the first of
+  /// them may overwrite by that of its input. That is BackwardInput, where the gradient of the input is wanted.
   virtual bool TakeReluGradientBehind() { return false; }
   /// For its BackwardInput: in[0] is the ReLU's output, which is read now, and d_in[0] is the gradient of its input.
   virtual bool TakeReluGradientBefore() { return false; }

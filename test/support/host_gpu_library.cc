@@ -114,12 +114,13 @@ class Taps {
 class HostConvolution : public GpuConvolution {
  public:
   HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, ElementType element)
-      : gpu_(gpu), taps_(desc, in), element_(element) {}
+      : gpu_(gpu), taps_(desc, in), bias_(desc.bias), element_(element) {}
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
+  bool TakeRelu() override { return relu_ = bias_; }
   void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
     CheckAligned({x, weights, bias, y});
-    Enqueue(gpu_, workspace, [element = element_, taps = taps_, x, weights, bias, y] {
+    Enqueue(gpu_, workspace, [element = element_, taps = taps_, relu = relu_, x, weights, bias, y] {
       const std::vector<float> xs = GetElements(element, x, taps.in_count()),
                                ws = GetElements(element, weights, taps.weights_count());
       std::vector<double> sums(taps.out_count());
@@ -128,6 +129,7 @@ class HostConvolution : public GpuConvolution {
         for (size_t i = 0; i < sums.size(); ++i) sums[i] = bs[i % taps.num_output()];
       }
       taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[o] += static_cast<double>(xs[i]) * ws[w]; });
+      for (double& sum : sums) sum = relu && sum < 0 ? 0 : sum;
       Store(sums, element, y);
     });
   }
@@ -162,7 +164,9 @@ class HostConvolution : public GpuConvolution {
 
   Gpu* const gpu_;
   const Taps taps_;
+  const bool bias_;
   const ElementType element_;
+  bool relu_ = false;
 };
 
 class HostGpuLibrary : public GpuLibrary {

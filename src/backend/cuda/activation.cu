@@ -58,6 +58,10 @@ class ActivationOp final : public Op {
     ForEachPack<kPackWidth<T>>(context_.stream(), args.in[0].count(), Packable({seen, dy, dx}),
                                ActivationBackward<Function, T>{function_, seen, dy, dx});
   }
+  bool is_plain_relu() const override {
+    if constexpr (std::is_same_v<Function, activation::Relu<activation::From::kOutput>>) return function_.slope == 0;
+    return false;
+  }
   bool backward_reads_input() const override { return Function::kFrom == activation::From::kInput; }
   bool backward_reads_output() const override { return Function::kFrom == activation::From::kOutput; }
 

@@ -1,3 +1,4 @@
+#include "backend/activation_rules.h"
 #include "backend/cuda/add_bias.h"
 #include "backend/cuda/element.h"
 
@@ -15,13 +16,15 @@ struct AddToStrip {
   const T* bias;
   int64_t rows, columns, stride;
   T* y;
+  bool relu;
   HP_HOST_DEVICE void operator()(int64_t i) const {
     const int64_t strip = i / columns, column = i - strip * columns;
     const int64_t begin = strip * kRows, end = begin + kRows < rows ? begin + kRows : rows;
     const float value = ToFloat(bias[column]);
     for (int64_t row = begin; row < end; ++row) {
       T* const at = y + row * stride + column;
-      Put(ToFloat(*at) + value, at);
+      const float sum = ToFloat(*at) + value;
+      Put(relu ? activation::Relu<activation::From::kOutput>().Value(sum) : sum, at);
     }
   }
 };
@@ -29,11 +32,11 @@ struct AddToStrip {
 }  // namespace
 
 void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const void* bias,
-             ElementType element, void* y) {
+             ElementType element, void* y, bool relu) {
   WithElementType(element, [&](auto type) {
     using T = typename decltype(type)::Type;
     ForEach(stream, (rows + kRows - 1) / kRows * columns,
-            AddToStrip<T>{static_cast<const T*>(bias), rows, columns, stride, static_cast<T*>(y)});
+            AddToStrip<T>{static_cast<const T*>(bias), rows, columns, stride, static_cast<T*>(y), relu});
   });
 }
 

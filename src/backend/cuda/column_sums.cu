@@ -1,3 +1,4 @@
+#include "backend/activation_rules.h"
 #include "backend/cuda/column_sums.h"
 #include "backend/cuda/element.h"
 
@@ -31,6 +32,32 @@ struct SumPiece {
   }
 };
 
+/// Element i = (piece, W columns): the same of a ReLU's gradient, which is made on the way. y is read, and dy read and
+/// written, once.
+template <typename T, int W>
+struct ReluOfPiece {
+  activation::Relu<activation::From::kOutput> relu;
+  const T* y;
+  T* dy;
+  int64_t rows, columns, rows_in_piece;
+  float* sums;
+  HP_HOST_DEVICE void operator()(int64_t i) const {
+    const int64_t packs = columns / W, piece = i / packs, column = (i - piece * packs) * W;
+    const int64_t begin = piece * rows_in_piece, end = begin + rows_in_piece < rows ? begin + rows_in_piece : rows;
+    Pack<float, W> sum = {};
+    for (int64_t row = begin; row < end; ++row) {
+      T* const at = dy + row * columns + column;
+      const Pack<float, W> seen = ReadPack<W>(y + row * columns + column);
+      Pack<float, W> gradient = ReadPack<W>(at);
+      for (int w = 0; w < W; ++w) gradient.of[w] *= relu.Derivative(seen.of[w]);
+      WritePack(at, gradient);
+      for (int w = 0; w < W; ++w) sum.of[w] += gradient.of[w];
+    }
+    if (sums == nullptr) return;
+    for (int w = 0; w < W; ++w) sums[piece * columns + column + w] = sum.of[w];
+  }
+};
+
 /// The pieces' sums of each column, which are few and still in the cache.
 struct SumOfPieces {
   using Value = float;
@@ -55,7 +82,29 @@ void ColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementT
     using T = typename decltype(type)::Type;
     ForEach(stream, pieces * columns, SumPiece<T>{static_cast<const T*>(from), rows, columns, rows_in_piece, scratch});
   });
-  const SumOfPieces rest = {scratch, columns, add, to};
+  AddColumnSums(stream, rows, columns, scratch, add, to);
+}
+
+void ReluColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* y,
+                    void* dy, float* sums) {
+  const int64_t pieces = Pieces(rows, columns), rows_in_piece = (rows + pieces - 1) / pieces;
+  WithElementType(element, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    const auto* const seen = static_cast<const T*>(y);
+    auto* const gradient = static_cast<T*>(dy);
+    constexpr int kWidth = kPackWidth<T>;
+    if (columns % kWidth == 0 && Packable({y, dy})) {
+      ForEach(stream, pieces * columns / kWidth,
+              ReluOfPiece<T, kWidth>{{}, seen, gradient, rows, columns, rows_in_piece, sums});
+    } else {
+      ForEach(stream, pieces * columns, ReluOfPiece<T, 1>{{}, seen, gradient, rows, columns, rows_in_piece, sums});
+    }
+  });
+}
+
+void AddColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, const float* sums, bool add, float* to) {
+  const int64_t pieces = Pieces(rows, columns);
+  const SumOfPieces rest = {sums, columns, add, to};
   constexpr int64_t kFew = 32;
   if (pieces <= kFew) return ReduceShortRows(stream, columns, pieces, rest);
   ReduceRows(stream, columns, pieces, rest);

@@ -16,4 +16,12 @@ int64_t ColumnSumsScratch(int64_t rows, int64_t columns);
 void ColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* from, bool add,
                 float* to, float* scratch);
 
+/// The gradient of a ReLU in place, and a bias gradient of what it becomes, in one pass: dy becomes dy * ReLU'(y), and
+/// `sums` [ColumnSumsScratch(rows, columns)] what AddColumnSums makes the sums of. @param sums null: no bias gradient.
+/// y and dy [rows, columns] are dense, of type `element`.
+void ReluColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* y,
+                    void* dy, float* sums);
+/// The rest of ColumnSums, behind ReluColumnSums: the same bits as from ColumnSums of its dy.
+void AddColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, const float* sums, bool add, float* to);
+
 }  // namespace hp::cuda

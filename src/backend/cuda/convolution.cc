@@ -17,21 +17,29 @@ class WindowOp : public Op {
  public:
   void BackwardInput(const OpArgs& args) final {
     if (args.d_in[0].data == nullptr) return;
+    if (relu_gradient_) TakeBackRelu(args);
     void* dx = input_.Target(args.d_in[0], args.scratch + input_offset_);
     InputGradient(OutputGradient(args), weights_.Read(args.params[0]), dx, args.scratch);
     input_.Store(dx, args.d_in[0]);
   }
 
   void BackwardParams(const OpArgs& args) final {
+    const bool relu_pending = relu_gradient_ && args.d_in[0].data == nullptr;  // there was no BackwardInput
+    if (relu_pending) TakeBackRelu(args);
     void* d_weights = weights_.Target(args, args.scratch + weights_offset_);
     WeightGradient(Source(args), OutputGradient(args), d_weights, args.scratch);
     weights_.Store(args, d_weights);
     if (!bias_) return;
-    ColumnSums(context_.stream(), OutputPixels(), num_output_, outputs_[0].element, args.d_out[0].data, args.accumulate,
-               args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
+    const GpuStream stream = context_.stream();
+    if (relu_gradient_) {
+      AddColumnSums(stream, OutputPixels(), num_output_, Sums(args), args.accumulate, args.d_params[1]);
+    } else {
+      ColumnSums(stream, OutputPixels(), num_output_, outputs_[0].element, args.d_out[0].data, args.accumulate,
+                 args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
+    }
   }
 
-  bool backward_reads_output() const final { return false; }
+  bool backward_reads_output() const final { return relu_gradient_; }
 
  protected:
   WindowOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in, const Shape& weights,
@@ -43,23 +51,40 @@ class WindowOp : public Op {
         weights_(context, weights),
         convolution_(std::move(convolution)) {
     outputs_ = {{out, desc.num_output, context.library->element()}};
+    packed_bytes_ = weights_.packed_bytes();
+    if (desc.bias) {
+      bias_.emplace(context, num_output_);
+      packed_bytes_ += bias_->packed_bytes();
+    }
+    PlanScratch();
+  }
+
+  void PlanScratch() {
     ScratchPlan plan;
     plan.Add(convolution_->workspace_bytes());
     input_offset_ = plan.Add(input_.copy_bytes());
     output_offset_ = plan.Add(output_.copy_bytes());
     weights_offset_ = plan.Add(weights_.gradient_bytes());
-    packed_bytes_ = weights_.packed_bytes();
-    if (desc.bias) {
-      bias_.emplace(context, num_output_);
-      sums_offset_ = plan.Add(ColumnSumsScratch(OutputPixels(), num_output_) * sizeof(float));
-      packed_bytes_ += bias_->packed_bytes();
-    }
+    if (bias_) sums_offset_ = plan.Add(SumsBytes());
     scratch_bytes_ = plan.bytes();
+  }
+  /// From now on the gradient that comes is that of a ReLU behind. Sums of the bias gradient are made by the first
+  /// backward call and kept for the second.
+  void ExpectReluGradient() {
+    relu_gradient_ = true;
+    if (bias_) saved_bytes_ = SumsBytes();
   }
 
   virtual void InputGradient(const void* dy, const void* weights, void* dx, std::byte* workspace) = 0;
   virtual void WeightGradient(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 
+  size_t SumsBytes() const { return ColumnSumsScratch(OutputPixels(), num_output_) * sizeof(float); }
+  float* Sums(const OpArgs& args) const { return bias_ ? reinterpret_cast<float*>(args.saved) : nullptr; }
+  /// Makes args.d_out the gradient of what the ReLU reads.
+  void TakeBackRelu(const OpArgs& args) const {
+    ReluColumnSums(context_.stream(), OutputPixels(), num_output_, outputs_[0].element, args.out[0].data,
+                   args.d_out[0].data, Sums(args));
+  }
   int64_t OutputPixels() const { return outputs_[0].count() / num_output_; }
   const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], args.scratch + input_offset_); }
   void* Output(const OpArgs& args) const { return output_.Target(args.out[0], args.scratch + output_offset_); }
@@ -76,6 +101,7 @@ class WindowOp : public Op {
   std::optional<TypedBias> bias_;
   const std::unique_ptr<GpuConvolution> convolution_;
   size_t input_offset_ = 0, output_offset_ = 0, weights_offset_ = 0, sums_offset_ = 0;
+  bool relu_gradient_ = false;  // of a ReLU behind it, which this op has to take back
 };
 
 /// y = conv(x, W) + b.
@@ -90,6 +116,15 @@ class ConvolutionOp final : public WindowOp {
     void* const y = Output(args);
     convolution_->Forward(Source(args), Weights(args), Bias(args), y, args.scratch);
     output_.Store(y, args.out[0]);
+  }
+  bool TakeReluBehind() override {
+    if (!convolution_->TakeRelu()) return false;
+    PlanScratch();
+    return true;
+  }
+  bool TakeReluGradientBehind() override {
+    ExpectReluGradient();
+    return true;
   }
 
  private:

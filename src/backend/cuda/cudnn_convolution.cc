@@ -109,31 +109,62 @@ class Builder {
   CudnnOperations ForwardWithBias() const {
     CudnnOperations operations;
     Convolve(kForward, Id::kProduct, &operations);
-    std::vector<CudnnDescriptor>& parts = operations.parts;
-    // Of the others' type: cuDNN has no engine for a float32 bias beside 16 bits.
-    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, false, what_), &parts);
-    Finish(TensorOf(Id::kY, type_, y_, false, what_), &parts);
-    CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
-    add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
-    add.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    Finish(std::move(add), &parts);
-    CudnnDescriptor sum(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, what_ + ", sum");
-    const size_t last = parts.size() - 1;
-    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parts[last]);
-    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, parts[1]);
-    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, parts[last - 2]);
-    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, parts[last - 1]);
-    Finish(std::move(sum), &operations.operations);
+    AddBias(Id::kY, &operations);
+    return operations;
+  }
+  /// y = max(p + b, 0); neither p nor the sum are in memory.
+  CudnnOperations ForwardWithRelu() const {
+    CudnnOperations operations;
+    Convolve(kForward, Id::kProduct, &operations);
+    const size_t sum = AddBias(Id::kSum, &operations);
+    CudnnDescriptor relu(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", ReLU");
+    relu.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
+    relu.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    relu.Set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
+    Pointwise(std::move(relu), sum, {}, Id::kY, &operations);
     return operations;
   }
 
  private:
+  static constexpr size_t kProductPart = 1;  // of parts, by Convolve
+
+  /// y = p + b. @return the number of y's part.
+  size_t AddBias(Id y, CudnnOperations* operations) const {
+    // Of the others' type: cuDNN has no engine for a float32 bias beside 16 bits.
+    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, false, what_), &operations->parts);
+    const size_t bias = operations->parts.size() - 1;
+    CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
+    add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
+    add.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    return Pointwise(std::move(add), kProductPart, bias, y, operations);
+  }
+
+  /// @param x, b numbers of parts. @param y becomes a part as well. @return its number.
+  size_t Pointwise(CudnnDescriptor function, size_t x, std::optional<size_t> b, Id y,
+                   CudnnOperations* operations) const {
+    std::vector<CudnnDescriptor>& parts = operations->parts;
+    Finish(Value(y), &parts);
+    Finish(std::move(function), &parts);
+    CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, what_ + ", tensor " + static_cast<char>(y));
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parts.back());
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, parts[x]);
+    if (b) operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, parts[*b]);
+    operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, parts[parts.size() - 2]);
+    Finish(std::move(operation), &operations->operations);
+    return parts.size() - 2;
+  }
+
+  /// A tensor of y's shape: y itself, or float32 that is nowhere in memory.
+  CudnnDescriptor Value(Id id) const {
+    const bool inner = id != Id::kY;
+    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, inner, what_);
+  }
+
   /// Parts: x, y, weights, window.
   void Convolve(const Kind& kind, Id y, CudnnOperations* operations) const {
     std::vector<CudnnDescriptor>& parts = operations->parts;
-    const bool sum = y == Id::kProduct;
     Finish(TensorOf(Id::kX, type_, x_, false, what_), &parts);
-    Finish(TensorOf(y, sum ? CUDNN_DATA_FLOAT : type_, y_, sum, what_), &parts);
+    Finish(Value(y), &parts);
     Finish(TensorOf(Id::kWeights, type_, weights_, false, what_), &parts);
     Finish(WindowOf(desc_, what_), &parts);
     CudnnDescriptor operation(kind.type, what_);
@@ -154,13 +185,27 @@ class Builder {
 
 class CudnnConvolution final : public GpuConvolution {
  public:
-  CudnnConvolution(Gpu* gpu, cudnnHandle_t handle, CudnnConvolutionPlans plans)
-      : gpu_(gpu), handle_(handle), plans_(std::move(plans)) {
-    workspace_bytes_ = std::max(plans_.forward.workspace_bytes(), plans_.backward_weights.workspace_bytes());
-    if (plans_.backward_input) workspace_bytes_ = std::max(workspace_bytes_, plans_.backward_input->workspace_bytes());
+  CudnnConvolution(Gpu* gpu, const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in,
+                   CudnnConvolutionPlans plans)
+      : gpu_(gpu), target_(target), desc_(desc), in_(in), plans_(std::move(plans)) {}
+
+  size_t workspace_bytes() const override {
+    const size_t bytes = std::max(plans_.forward.workspace_bytes(), plans_.backward_weights.workspace_bytes());
+    return plans_.backward_input ? std::max(bytes, plans_.backward_input->workspace_bytes()) : bytes;
   }
 
-  size_t workspace_bytes() const override { return workspace_bytes_; }
+  /// Together with the bias, in cuDNN's kernel or in the own one that adds it. Without one cuDNN has no engine for it.
+  bool TakeRelu() override {
+    if (!desc_.bias) return false;
+    StatusOr<CudnnPlan> fused = CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc_, in_);
+    if (fused.ok()) {
+      plans_.forward = *std::move(fused);
+      plans_.bias_fused = true;
+      return true;
+    }
+    relu_beside_bias_ = !plans_.bias_fused;
+    return relu_beside_bias_;
+  }
 
   void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
     std::vector<std::pair<int64_t, const void*>> pointers = {{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}};
@@ -169,7 +214,7 @@ class CudnnConvolution final : public GpuConvolution {
     if (bias == nullptr || plans_.bias_fused) return;
     const int64_t channels = plans_.out[1];
     cuda::AddBias(gpu_->stream(Device::kCompute), plans_.out.count() / channels, channels, channels, bias,
-                  plans_.element, y);
+                  plans_.element, y, relu_beside_bias_);
   }
   void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
     CHECK(plans_.backward_input) << "no gradient of the input was asked for";
@@ -181,13 +226,15 @@ class CudnnConvolution final : public GpuConvolution {
 
  private:
   void Run(const CudnnPlan& plan, const std::vector<std::pair<int64_t, const void*>>& pointers, std::byte* workspace) {
-    if (const Status status = plan.Run(handle_, pointers, workspace); !status.ok()) gpu_->Fail(status);
+    if (const Status status = plan.Run(target_.handle, pointers, workspace); !status.ok()) gpu_->Fail(status);
   }
 
   Gpu* const gpu_;
-  const cudnnHandle_t handle_;
-  const CudnnConvolutionPlans plans_;
-  size_t workspace_bytes_ = 0;
+  const CudnnTarget target_;
+  const ConvolutionDesc desc_;
+  const Shape in_;
+  CudnnConvolutionPlans plans_;
+  bool relu_beside_bias_ = false;
 };
 
 }  // namespace
@@ -214,10 +261,16 @@ StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& t
   return plans;
 }
 
+StatusOr<CudnnPlan> CudnnConvolutionPlans::MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
+                                                               const Shape& in) {
+  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)));
+  return CudnnPlan::Make(target, builder.ForwardWithRelu(), builder.what() + " plus ReLU");
+}
+
 StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
                                                                const ConvolutionDesc& desc, const Shape& in) {
   HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::Make(target, desc, in));
-  return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target.handle, std::move(plans)));
+  return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target, desc, in, std::move(plans)));
 }
 
 }  // namespace hp

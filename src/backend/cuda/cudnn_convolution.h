@@ -16,8 +16,13 @@ struct CudnnConvolutionPlans {
   static StatusOr<CudnnConvolutionPlans> Make(const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in);
 
   /// The ids of tensors in CudnnPlan::Run. Gradients have the id of their tensor; kProduct is the product before the
-  /// bias.
-  enum Id : int64_t { kX = 'x', kY = 'y', kWeights = 'w', kBias = 'b', kProduct = 'p' };
+  /// bias, kSum their sum before a ReLU.
+  enum Id : int64_t { kX = 'x', kY = 'y', kWeights = 'w', kBias = 'b', kProduct = 'p', kSum = 's' };
+
+  /// The forward plan of a desc with a bias, which it adds, and a ReLU behind, which hands NaNs on. Parameters and
+  /// errors as Make's.
+  static StatusOr<CudnnPlan> MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
+                                                 const Shape& in);
 
   CudnnPlan forward;
   bool bias_fused = false;  ///< `forward` adds the bias; else a kernel does (add_bias.h)
@@ -28,7 +33,7 @@ struct CudnnConvolutionPlans {
 };
 
 /// A convolution on `gpu`'s compute stream. @param target its handle is bound to that stream and outlives the
-/// convolution, as `gpu` does. @return kFailedPrecondition: as Make.
+/// convolution, as `gpu` does; it has no `device`. @return kFailedPrecondition: as Make.
 StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
                                                                const ConvolutionDesc& desc, const Shape& in);
 

@@ -40,6 +40,9 @@ class GpuConvolution {
   virtual ~GpuConvolution() = default;
   /// That any of the three calls needs; its contents are lost.
   virtual size_t workspace_bytes() const = 0;
+  /// Asks for the ReLU of what Forward writes, from now on; before the first call. workspace_bytes() may change. NaNs
+  /// are handed on. @return false: it would cost as much as a pass of its own, and nothing has changed.
+  virtual bool TakeRelu() = 0;
   /// @param bias null: none.
   virtual void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) = 0;
   /// Only if the desc has input_gradient.

@@ -83,8 +83,10 @@ class CudnnPlans : public testing::TestWithParam<bool> {
 
   StatusOr<CudnnConvolutionPlans> Make(const ConvolutionDesc& desc, const Shape& in, GpuMath math,
                                        size_t workspace = kWorkspace) {
-    const CudnnTarget target = {.handle = nullptr, .device = &device_, .math = math, .most_workspace_bytes = workspace};
-    return CudnnConvolutionPlans::Make(target, desc, in);
+    return CudnnConvolutionPlans::Make(Target(math, workspace), desc, in);
+  }
+  CudnnTarget Target(GpuMath math, size_t workspace = kWorkspace) const {
+    return {.handle = nullptr, .device = &device_, .math = math, .most_workspace_bytes = workspace};
   }
 
   CudnnDescriptor device_;
@@ -112,6 +114,24 @@ TEST_P(CudnnPlans, AreDeterministicAndAsExactAsAsked) {
       }
     }
   }
+}
+
+/// A ReLU, which hands NaNs on, is part of the convolution's kernel wherever its bias is.
+TEST_P(CudnnPlans, TakeAReluWhereTheyTakeTheBias) {
+  int taken = 0;
+  for (const Case& c : kCases) {
+    for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kBFloat16}) {
+      SCOPED_TRACE(std::string(c.name) + ", math " + std::to_string(static_cast<int>(math)));
+      ConvolutionDesc desc = Desc(c);
+      desc.input_gradient = false;
+      const auto plans = Make(desc, c.in, math);
+      ASSERT_TRUE(plans.ok()) << plans.status();
+      const auto relu = CudnnConvolutionPlans::MakeForwardWithRelu(Target(math), desc, c.in);
+      EXPECT_EQ(relu.ok(), plans->bias_fused) << relu.status();
+      taken += relu.ok();
+    }
+  }
+  EXPECT_GT(taken, 0);
 }
 
 TEST_P(CudnnPlans, EnginesThatWantTooMuchWorkspaceArePassedOver) {

@@ -1,0 +1,121 @@
+#include "backend/activation_rules.h"
+#include "backend/cuda/column_sums.h"
+#include "test/unit/backend/op_test_util.h"
+#include "test/unit/cuda/gpu_under_test.h"
+
+namespace hp::test {
+namespace {
+
+const Shape kIn = {2, 3, 6, 5}, kWeights = {8, 3, 3, 3}, kBias = {8};
+
+std::unique_ptr<Op> Convolution(bool input_gradient) {
+  ConvolutionDesc desc;
+  desc.num_output = kWeights[0];
+  desc.kernel_h = desc.kernel_w = 3;
+  desc.pad_h = desc.pad_w = 1;
+  desc.input_gradient = input_gradient;
+  return *UnderTest().backend->Convolution(desc, {{kIn, 1}});
+}
+
+/// What a convolution and a ReLU behind it compute, of one step or of two.
+struct Computed {
+  Values y, d_x, d_w, d_b;
+};
+
+Computed Compute(bool input_gradient, bool one_step) {
+  const std::unique_ptr<Op> convolution = Convolution(input_gradient);
+  const ActivationDesc desc = activation::Relu<activation::From::kOutput>{0};
+  const std::unique_ptr<Op> relu = *UnderTest().backend->Activation(desc, convolution->outputs());
+  EXPECT_TRUE(relu->is_plain_relu());
+  if (one_step) {
+    EXPECT_TRUE(convolution->TakeReluBehind());
+    EXPECT_TRUE(convolution->TakeReluGradientBehind());
+    EXPECT_TRUE(convolution->backward_reads_output());
+  }
+  OpRunner run(convolution.get(), {{kIn, 1}}, {kWeights, kBias});
+  run.SetInput(0, RandomValues(kIn.count(), 1));
+  run.SetParam(0, RandomValues(kWeights.count(), 2));
+  run.SetParam(1, RandomValues(kBias.count(), 3));
+  if (!input_gradient) run.SkipInputGradient(0);
+  run.Forward();
+  Computed computed;
+  computed.y = run.Output();
+  Values gradient = RandomValues(computed.y.size(), 4);
+  if (!one_step) {
+    OpRunner behind(relu.get(), convolution->outputs(), {}, /*in_place=*/true);
+    behind.SetInput(0, computed.y);
+    behind.SetOutputGradient(0, gradient);
+    behind.Forward();
+    computed.y = behind.Output();
+    behind.BackwardInput();
+    gradient = behind.InputGradient();
+  }
+  run.SetOutputGradient(0, gradient);
+  if (input_gradient) {
+    run.BackwardInput();
+    computed.d_x = run.InputGradient();
+    // The second call finds what the first one has left of the gradient.
+    run.SetOutputGradient(0, ReadTensor(run.d_out()[0]));
+  }
+  run.BackwardParams();
+  run.BackwardParams(/*accumulate=*/true);
+  computed.d_w = run.ParamGradient(0);
+  computed.d_b = run.ParamGradient(1);
+  return computed;
+}
+
+/// The same bits, with one pass over the output less in each direction.
+TEST(ReluBehindConvolution, IsTheReluOfAStepOfItsOwn) {
+  for (const bool input_gradient : {true, false}) {
+    SCOPED_TRACE(input_gradient);
+    const Computed one = Compute(input_gradient, true), two = Compute(input_gradient, false);
+    EXPECT_EQ(one.y, two.y);
+    EXPECT_EQ(one.d_x, two.d_x);
+    EXPECT_EQ(one.d_w, two.d_w);
+    EXPECT_EQ(one.d_b, two.d_b);
+    EXPECT_GT(std::count(one.y.begin(), one.y.end(), 0.0f), 0) << "nothing was below zero";
+  }
+}
+
+TEST(ReluBehindConvolution, HandsNansOn) {
+  const std::unique_ptr<Op> convolution = Convolution(false);
+  ASSERT_TRUE(convolution->TakeReluBehind());
+  OpRunner run(convolution.get(), {{kIn, 1}}, {kWeights, kBias});
+  Values x = RandomValues(kIn.count(), 1);
+  x[7] = std::numeric_limits<float>::quiet_NaN();
+  run.SetInput(0, x);
+  run.SetParam(0, RandomValues(kWeights.count(), 2));
+  run.SetParam(1, RandomValues(kBias.count(), 3));
+  run.Forward();
+  const Values y = run.Output();
+  EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](float value) { return std::isnan(value); }));
+}
+
+/// In packs of 16 bytes or one by one: the bits of the two passes it replaces.
+TEST(ReluColumnSums, AreThoseOfTheTwoPasses) {
+  const GpuStream stream = GpuUnderTest().stream(Device::kCompute);
+  for (const ElementType element : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 8}, {50, 16}, {3000, 64}, {77, 5}, {20, 12}}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+      const TensorDesc desc = {Shape{rows, columns}, 1, element};
+      const Values seen = RandomValues(desc.count(), 1), gradient = RandomValues(desc.count(), 2);
+      Values y(desc.count()), dy(desc.count()), masked(desc.count());
+      WriteTensor({desc, y.data()}, seen);
+      WriteTensor({desc, dy.data()}, gradient);
+      Values expected = gradient;
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] *= seen[i] > 0 ? 1.0f : 0.0f;
+      WriteTensor({desc, masked.data()}, expected);
+      const int64_t floats = cuda::ColumnSumsScratch(rows, columns);
+      Values sums(floats), scratch(floats), got(columns, 1), want(columns, 1);
+      cuda::ReluColumnSums(stream, rows, columns, element, y.data(), dy.data(), sums.data());
+      cuda::AddColumnSums(stream, rows, columns, sums.data(), true, got.data());
+      cuda::ColumnSums(stream, rows, columns, element, masked.data(), true, want.data(), scratch.data());
+      ASSERT_TRUE(GpuUnderTest().Synchronize().ok());
+      EXPECT_EQ(ReadTensor({desc, dy.data()}), ReadTensor({desc, masked.data()}));
+      EXPECT_EQ(got, want);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hp::test
