@@ -74,7 +74,7 @@ Status Run(const std::vector<std::string>& arguments) {
   HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
   const StatusOr<std::unique_ptr<Classifier>> classifier =
       Classifier::Create(net, model, device.device.get(), device.backend.get(), options);
-  if (!classifier.ok()) return AtLayer(classifier.status(), arguments[0]);
+  if (!classifier.ok()) return AtLayer(classifier.status(), net, caffe::TEST);
   if (static_cast<int64_t>(names.size()) != (*classifier)->classes()) {
     return InvalidArgument("%s names %zu classes; the net has %lld scores", arguments[3].c_str(), names.size(),
                            static_cast<long long>((*classifier)->classes()));

@@ -65,7 +65,7 @@ Status Run() {
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(FLAGS_weights));
   HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
-  return AtLayer(ExtractBlobs(net, model, device.device.get(), device.backend.get(), options), FLAGS_model);
+  return AtLayer(ExtractBlobs(net, model, device.device.get(), device.backend.get(), options), net, caffe::TEST);
 }
 
 }  // namespace

@@ -84,9 +84,7 @@ Status Run() {
   options.iterations = FLAGS_iterations;
   HP_ASSIGN_OR_RETURN(caffe::NetParameter read, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   const auto net = std::make_shared<const caffe::NetParameter>(std::move(read));
-  const StatusOr<SampleShape> sample = SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir);
-  if (!sample.ok()) return AtLayer(sample.status(), FLAGS_model);
-  options.sample = *sample;
+  HP_ASSIGN_OR_RETURN(options.sample, SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir));
   double total_s = 0;
   options.on_iteration = [&](int64_t iteration, double seconds) {
     LOG(INFO) << "Iteration: " << iteration << " forward-backward time: " << Milliseconds(seconds);
@@ -97,7 +95,7 @@ Status Run() {
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
   const StatusOr<std::vector<TimedLayer>> layers = TimeNet(net, device.device.get(), device.backend.get(), options);
-  if (!layers.ok()) return AtLayer(layers.status(), FLAGS_model);
+  if (!layers.ok()) return AtLayer(layers.status(), *net, options.phase);
   Print(*layers, total_s);
   LOG(INFO) << "*** Benchmark ends ***";
   return OkStatus();

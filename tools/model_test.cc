@@ -97,7 +97,7 @@ Status Run() {
   };
   const StatusOr<std::vector<Evaluated>> results =
       Evaluate(net, weights, device.device.get(), device.backend.get(), options);
-  if (!results.ok()) return AtLayer(results.status(), FLAGS_model);
+  if (!results.ok()) return AtLayer(results.status(), net, caffe::TEST);
   for (const Evaluated& result : *results) {
     std::string weight;
     if (result.loss_weight != 0)

@@ -8,6 +8,7 @@
 #include "net/plan/cuts.h"
 #include "net/plan/own_blobs.h"
 #include "net/plan/shared_params.h"
+#include "proto/place.h"
 #include "proto/solver_type.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/test_params.h"
@@ -56,12 +57,13 @@ Status CheckCounts(const JobShape& shape) {
 StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   std::unique_ptr<JobPlan> plan(new JobPlan(options));
   HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
-  for (const Phase phase : plan->phases()) HP_RETURN_IF_ERROR(plan->MakeGraph(phase, layout));
+  for (const Phase phase : plan->phases())
+    HP_RETURN_IF_ERROR(AtLayer(plan->MakeGraph(phase, layout), *options.net, phase));
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
-  HP_RETURN_IF_ERROR(plan->CheckSamples());
+  HP_RETURN_IF_ERROR(AtLayer(plan->CheckSamples(), *options.net, caffe::TRAIN));
   plan->FindVariants();
   for (const Phase phase : plan->phases()) {
-    HP_RETURN_IF_ERROR(plan->PlanPhase(phase, layout));
+    HP_RETURN_IF_ERROR(AtLayer(plan->PlanPhase(phase, layout), *options.net, phase));
     if (!phase.train()) HP_RETURN_IF_ERROR(plan->CheckBlocks(phase));
   }
   plan->FindReporter();

@@ -28,6 +28,7 @@ uint64_t ProfileHash(const caffe::NetParameter& net) {
     layer->clear_transform_param();
     layer->clear_include();
     layer->clear_exclude();
+    layer->clear_place();
   }
   return HashMessage(bare);
 }

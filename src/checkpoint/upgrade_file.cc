@@ -9,7 +9,7 @@
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "proto/place.h"
-#include "proto/text.h"
+#include "proto/placed_text.h"
 #include "proto/upgrade/upgrade.h"
 
 #include "google/protobuf/text_format.h"
@@ -19,10 +19,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace hp {
 namespace {
+
+using google::protobuf::TextFormat;
 
 constexpr size_t kLookedAt = 4096;
 
@@ -46,7 +49,7 @@ StatusOr<bool> BeginsAsText(const std::string& path) {
 
 Status WriteText(const google::protobuf::Message& message, const std::string& to) {
   std::string text;
-  if (!google::protobuf::TextFormat::PrintToString(message, &text)) return InternalError("cannot print %s", to.c_str());
+  if (!TextFormat::PrintToString(message, &text)) return InternalError("cannot print %s", to.c_str());
   return WriteWholeFile(to, text);
 }
 
@@ -74,29 +77,44 @@ StatusOr<std::string> UpgradeWeights(const std::string& from, const std::string&
   return Done(to, "weights", upgrade->forms);
 }
 
-StatusOr<std::string> UpgradeNetText(caffe::NetParameter net, const std::string& from, const std::string& to) {
-  StatusOr<NetUpgrade> upgrade = UpgradeNet(&net);
-  if (!upgrade.ok()) return AtFile(AtLayer(upgrade.status(), from), from);
+StatusOr<std::string> UpgradeNetText(caffe::NetParameter net, const TextFormat::ParseInfoTree& places,
+                                     const std::string& from, const std::string& to) {
+  HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(&net, PlacesIn(from, &places)));
   if (net.layer_size() == 0) {
     return InvalidArgument("%s: no layer; expected a net or a solver, or the weights of a .caffemodel", from.c_str());
   }
   HP_RETURN_IF_ERROR(WriteText(net, to));
-  return Done(to, "a net", upgrade->forms);
+  return Done(to, "a net", upgrade.forms);
 }
 
-StatusOr<std::string> UpgradeSolverText(caffe::SolverParameter solver, const std::string& from, const std::string& to) {
+/// The nets in a solver's own file, and the places of their fields.
+std::vector<std::pair<caffe::NetParameter*, const TextFormat::ParseInfoTree*>> NetsInside(
+    caffe::SolverParameter* solver, const TextFormat::ParseInfoTree& places) {
+  std::vector<std::pair<caffe::NetParameter*, const TextFormat::ParseInfoTree*>> nets;
+  const auto add = [&](int number, int index, caffe::NetParameter* net) {
+    const auto* const field = caffe::SolverParameter::descriptor()->FindFieldByNumber(number);
+    nets.emplace_back(net, places.GetTreeForNested(field, index));
+  };
+  using Solver = caffe::SolverParameter;
+  if (solver->has_net_param()) add(Solver::kNetParamFieldNumber, -1, solver->mutable_net_param());
+  if (solver->has_train_net_param()) {
+    add(Solver::kTrainNetParamFieldNumber, -1, solver->mutable_train_net_param());
+  }
+  for (int i = 0; i < solver->test_net_param_size(); ++i) {
+    add(Solver::kTestNetParamFieldNumber, i, solver->mutable_test_net_param(i));
+  }
+  return nets;
+}
+
+StatusOr<std::string> UpgradeSolverText(caffe::SolverParameter solver, const TextFormat::ParseInfoTree& places,
+                                        const std::string& from, const std::string& to) {
   std::vector<std::string> forms;
   if (solver.has_solver_type()) forms.emplace_back("solver_type instead of type");
   if (solver.has_rampup_interval() || solver.has_rampup_lr()) forms.emplace_back("rampup_interval or rampup_lr");
   HP_RETURN_IF_ERROR(AtFields(UpgradeSolver(&solver), from));
-  std::vector<caffe::NetParameter*> inside;
-  if (solver.has_net_param()) inside.push_back(solver.mutable_net_param());
-  if (solver.has_train_net_param()) inside.push_back(solver.mutable_train_net_param());
-  for (caffe::NetParameter& net : *solver.mutable_test_net_param()) inside.push_back(&net);
-  for (caffe::NetParameter* net : inside) {
-    StatusOr<NetUpgrade> upgrade = UpgradeNet(net);
-    if (!upgrade.ok()) return AtFile(upgrade.status(), from);
-    forms.insert(forms.end(), upgrade->forms.begin(), upgrade->forms.end());
+  for (const auto& [net, of_net] : NetsInside(&solver, places)) {
+    HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net, PlacesIn(from, of_net)));
+    forms.insert(forms.end(), upgrade.forms.begin(), upgrade.forms.end());
   }
   HP_RETURN_IF_ERROR(WriteText(solver, to));
   return Done(to, "a solver", forms);
@@ -115,11 +133,12 @@ StatusOr<std::string> UpgradeFile(const std::string& from, const std::string& to
   HP_ASSIGN_OR_RETURN(const bool text, BeginsAsText(from));
   if (!text) return UpgradeWeights(from, to);
   caffe::NetParameter net;
-  const Status as_net = ReadTextProto(from, &net);
-  if (as_net.ok()) return UpgradeNetText(std::move(net), from, to);
+  TextFormat::ParseInfoTree places_of_net, places_of_solver;
+  const Status as_net = ReadPlacedText(from, &net, &places_of_net);
+  if (as_net.ok()) return UpgradeNetText(std::move(net), places_of_net, from, to);
   caffe::SolverParameter solver;
-  const Status as_solver = ReadTextProto(from, &solver);
-  if (as_solver.ok()) return UpgradeSolverText(std::move(solver), from, to);
+  const Status as_solver = ReadPlacedText(from, &solver, &places_of_solver);
+  if (as_solver.ok()) return UpgradeSolverText(std::move(solver), places_of_solver, from, to);
   // What it was meant to be is what it is for longer.
   return LineOfFault(as_solver, from) > LineOfFault(as_net, from) ? as_solver : as_net;
 }

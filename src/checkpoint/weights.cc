@@ -202,6 +202,7 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
     const std::string& name = given[layers.size()];
     layers.push_back({layer, BlobsOf(layer.name(), blobs)});
     layers.back().head.clear_blobs();
+    layers.back().head.clear_place();
     if (layer.has_name()) layers.back().head.set_name(name);
     placed += layers.back().blobs.size();
     bytes += FieldBytes(caffe::NetParameter::kLayerFieldNumber, layers.back().bytes());

@@ -69,7 +69,7 @@ StatusOr<NamedNet> NameNet(const ConvertWeightsOptions& options) {
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter whole, ReadNet(options.net));
   const caffe::Phase phase = PhaseOf(whole);
   StatusOr<BlobShapes> shapes = ShapesOf(whole, phase, options);
-  if (!shapes.ok()) return AtLayer(shapes.status(), options.net);
+  if (!shapes.ok()) return AtLayer(shapes.status(), whole, phase);
   NamedNet named{FilterNet(whole, phase), *std::move(shapes), {}};
   WeightNames names;
   if (!options.names.empty()) {

@@ -110,13 +110,12 @@ Status CheckBuildable(const std::string& solver_path, const caffe::SolverParamet
                       const std::shared_ptr<const caffe::NetParameter>& net) {
   HP_RETURN_IF_ERROR(AtFields(CheckSolver(solver), solver_path));
   for (const Phase phase : PhasesWith(solver.test_iter_size())) {
-    HP_RETURN_IF_ERROR(AtLayer(NetGraph::Create(net, phase).status(), solver, solver_path));
+    HP_RETURN_IF_ERROR(NetGraph::Create(net, phase).status());
   }
   return OkStatus();
 }
 
-StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const std::string& solver_path,
-                                                 const caffe::SolverParameter& solver,
+StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const caffe::SolverParameter& solver,
                                                  const std::shared_ptr<const caffe::NetParameter>& net,
                                                  SampleShapes samples) {
   JobPlan::Options options;
@@ -124,9 +123,8 @@ StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, cons
   options.solver = solver;
   options.net = net;
   options.samples = std::move(samples);
-  StatusOr<std::unique_ptr<JobPlan>> planned = JobPlan::Create(options);
-  if (!planned.ok()) return AtLayer(planned.status(), solver, solver_path);
-  return std::shared_ptr<const JobPlan>(*std::move(planned));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> planned, JobPlan::Create(options));
+  return std::shared_ptr<const JobPlan>(std::move(planned));
 }
 
 Status CheckPrecisionHere(const JobPlan& job) {
@@ -146,15 +144,14 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   const auto shared = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, shared));
-  HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, table.solver_path(), solver, net, inputs));
+  HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, solver, net, inputs));
   const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(table.config().precision()));
-  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
-                      PlanJob(table, table.solver_path(), solver, shared, std::move(samples)));
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, PlanJob(table, solver, shared, std::move(samples)));
   HP_RETURN_IF_ERROR(CheckPrecisionHere(*job));
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(), FilterNet(net, caffe::TRAIN),
                                                 LayersWith(job->params())),
-                             solver, table.solver_path()));
+                             net, caffe::TRAIN));
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {
     HP_ASSIGN_OR_RETURN(NodeSummary summary, SummarizeNode(job, node.rank, backend.get(), room(node)));

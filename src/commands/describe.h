@@ -50,8 +50,7 @@ Status CheckBuildable(const std::string& solver_path, const caffe::SolverParamet
 /// shapes of all layers. Only built-in layer types.
 /// @param solver_path for messages. @param net unfiltered. @param samples of each phase. @return kInvalidArgument, of a
 /// layer with the line.
-StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const std::string& solver_path,
-                                                 const caffe::SolverParameter& solver,
+StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const caffe::SolverParameter& solver,
                                                  const std::shared_ptr<const caffe::NetParameter>& net,
                                                  SampleShapes samples);
 

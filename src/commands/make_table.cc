@@ -76,7 +76,7 @@ StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::strin
 }
 
 Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, MadeTable* made) {
-  StatusOr<SampleShapes> samples = SampleShapesOf(sample, made->solver_path, made->solver, *made->net, inputs);
+  StatusOr<SampleShapes> samples = SampleShapesOf(sample, made->solver, *made->net, inputs);
   if (samples.status().code() == StatusCode::kNotFound) {
     made->warnings.push_back("whether layers fit is not checked: " + samples.status().message());
     return OkStatus();
@@ -84,7 +84,7 @@ Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, Mad
   HP_RETURN_IF_ERROR(samples.status());
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(made->config, "the table"));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
-                      PlanJob(table, made->solver_path, made->solver, made->net, *std::move(samples)));
+                      PlanJob(table, made->solver, made->net, *std::move(samples)));
   return CheckPrecisionHere(*job);
 }
 

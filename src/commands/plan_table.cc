@@ -42,8 +42,7 @@ StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files.solver));
   files.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   HP_RETURN_IF_ERROR(CheckBuildable(flags.solver, files.solver, files.net));
-  HP_ASSIGN_OR_RETURN(files.samples,
-                      SampleShapesOf(flags.sample, flags.solver, files.solver, *files.net, flags.inputs));
+  HP_ASSIGN_OR_RETURN(files.samples, SampleShapesOf(flags.sample, files.solver, *files.net, flags.inputs));
   return files;
 }
 

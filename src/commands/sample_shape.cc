@@ -97,12 +97,11 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
   return shapes;
 }
 
-StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const std::string& solver_path,
-                                      const caffe::SolverParameter& solver, const caffe::NetParameter& net,
-                                      const InputOptions& inputs) {
+StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
+                                      const caffe::NetParameter& net, const InputOptions& inputs) {
   if (!said.empty()) {
     for (const Phase phase : PhasesWith(solver.test_iter_size())) {
-      HP_RETURN_IF_ERROR(AtLayer(Input::CheckReads(net, phase, LayerTypes::BuiltIn()), solver, solver_path));
+      HP_RETURN_IF_ERROR(Input::CheckReads(net, phase, LayerTypes::BuiltIn()));
     }
     SampleShapes given;
     std::istringstream texts(said);
@@ -118,7 +117,7 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const std::string
         said.c_str(), given.size(), phases);
   }
   StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, inputs);
-  return shapes.ok() ? shapes : WithWayOut(AtLayer(shapes.status(), solver, solver_path));
+  return shapes.ok() ? shapes : WithWayOut(shapes.status());
 }
 
 StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
@@ -131,10 +130,13 @@ StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::Net
     return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(),
                            phase.name().c_str());
   }
-  HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
+  HP_RETURN_IF_ERROR(AtLayer(CheckSources(net, phase, types), net, phase));
   const caffe::LayerParameter& first = net.layer(tops[0].layer);
   if (!types.IsDataset(first)) {
-    if (said.empty()) return SampleOfInputs(net, tops);
+    if (said.empty()) {
+      const StatusOr<SampleShape> sample = SampleOfInputs(net, tops);
+      return sample.ok() ? sample : AtLayer(sample.status(), net, phase);
+    }
     return InvalidArgument("--sample=%s: layer \"%s\" of type Input says the shape of a sample", said.c_str(),
                            first.name().c_str());
   }

@@ -26,9 +26,8 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
 /// "3,227,227+10", is not empty, that shape in all phases, or of "3,8,8:3,9,9" each in its own: for hosts without the
 /// data. @param solver_path where the solver was read from. @return also kInvalidArgument: another text. Names
 /// --sample, or the file and the line of the layer.
-StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const std::string& solver_path,
-                                      const caffe::SolverParameter& solver, const caffe::NetParameter& net,
-                                      const InputOptions& inputs);
+StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
+                                      const caffe::NetParameter& net, const InputOptions& inputs);
 
 /// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layers state, or its
 /// databases. @param cache_dir DatasetOptions::cache_dir. Errors as SampleShapesOf's.

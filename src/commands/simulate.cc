@@ -36,13 +36,10 @@ StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const Rou
   options.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   const std::vector<std::string> faults = CheckTable(table.config(), *options.net, nullptr);
   if (!faults.empty()) return InvalidArgument("%s: %s", flags.table.c_str(), faults[0].c_str());
-  const std::string& path = table.solver_path();
-  HP_RETURN_IF_ERROR(AtLayer(NetGraph::Create(options.net, caffe::TRAIN).status(), options.solver, path));
+  HP_RETURN_IF_ERROR(NetGraph::Create(options.net, caffe::TRAIN).status());
   options.solver.clear_test_iter();  // training alone
-  HP_ASSIGN_OR_RETURN(options.samples, SampleShapesOf(flags.sample, path, options.solver, *options.net, flags.inputs));
-  StatusOr<std::unique_ptr<JobPlan>> job = JobPlan::Create(options);
-  if (!job.ok()) return AtLayer(job.status(), options.solver, path);
-  return job;
+  HP_ASSIGN_OR_RETURN(options.samples, SampleShapesOf(flags.sample, options.solver, *options.net, flags.inputs));
+  return JobPlan::Create(options);
 }
 
 /// The table's hosts and devices. Tasks' own GPUs are numbered as PlacesOfNodes does.

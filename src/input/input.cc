@@ -10,6 +10,7 @@
 #include "layers/traits/label_paths.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
+#include "proto/place.h"
 
 #include "glog/logging.h"
 
@@ -36,14 +37,15 @@ std::map<int, std::vector<int64_t>> ClassesOf(const caffe::NetParameter& net, in
   return classes;
 }
 
-}  // namespace
-
-Status Input::CheckReads(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
+/// CheckReads before the place of its error is known.
+Status CheckSourcesRead(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
   HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
-  // Also those of Caffe's types that are not supported, which say why.
-  for (const SourceTop& top : tops) HP_RETURN_IF_ERROR(LayerTraits::Create(net.layer(top.layer), types).status());
   const std::vector<int> layers = LayersOf(net, phase);
+  // Also those of types that are not supported, or unknown, which say why.
+  for (const int i : layers) {
+    if (net.layer(i).bottom_size() == 0) HP_RETURN_IF_ERROR(LayerTraits::Create(net.layer(i), types).status());
+  }
   if (std::any_of(layers.begin(), layers.end(), [&](int layer) { return types.IsDataset(net.layer(layer)); })) {
     return OkStatus();
   }
@@ -59,6 +61,12 @@ Status Input::CheckReads(const caffe::NetParameter& net, Phase phase, const Laye
       net.name().c_str(), phase.name().c_str());
 }
 
+}  // namespace
+
+Status Input::CheckReads(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
+  return AtLayer(CheckSourcesRead(net, phase, types), net, phase);
+}
+
 StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Phase phase, const LayerTypes& types,
                                              const InputOptions& options) {
   std::unique_ptr<Input> input(new Input);
@@ -68,7 +76,8 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::NetParameter& net, Pha
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
   for (const int layer : LayersOf(net, phase)) {
     if (!types.IsDataset(net.layer(layer))) continue;
-    HP_RETURN_IF_ERROR(input->OpenSource(net.layer(layer), ClassesOf(net, layer, phase, types), options));
+    const Status opened = input->OpenSource(net.layer(layer), ClassesOf(net, layer, phase, types), options);
+    HP_RETURN_IF_ERROR(AtLayer(opened, net, phase));
   }
   HP_RETURN_IF_ERROR(input->LayOut(tops));
   return input;

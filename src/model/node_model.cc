@@ -5,6 +5,7 @@
 #include "model/node_model.h"
 
 #include "model/label_rules.h"
+#include "proto/place.h"
 #include "proto/solver_type.h"
 
 #include "glog/logging.h"
@@ -17,7 +18,9 @@ namespace hp {
 StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const JobPlan> job, const Options& options) {
   std::unique_ptr<NodeModel> model(new NodeModel(std::move(job), options));
   model->plan_.updates_together = !model->on_host();
-  for (const Phase phase : model->phases()) HP_RETURN_IF_ERROR(model->BuildNets(phase));
+  for (const Phase phase : model->phases()) {
+    HP_RETURN_IF_ERROR(AtLayer(model->BuildNets(phase), model->job().graph(phase).net(), phase));
+  }
   model->CheckGroups();
   for (const ParamOwners& param : model->job().params()) {
     model->whole_params_.push_back(

@@ -250,7 +250,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   LogSolverMode(table, node, files.solver);
   LogFieldsWithoutEffect(table, node, types, files);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
-  HP_RETURN_IF_ERROR(AtLayer(OpenInputs(node, input, types, &files), files.solver, table.solver_path()));
+  HP_RETURN_IF_ERROR(OpenInputs(node, input, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);
   if (resume == kResumeLatest) FindLatest(&files);
   if (node.rank == 0 && table.size() > 1) {

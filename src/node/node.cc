@@ -76,8 +76,7 @@ Status Node::Run() {
   for (auto step :
        {&Node::Connect, &Node::ChooseSnapshot, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges,
         &Node::PrepareInputs, &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
-    const Status status = AtLayer(OrOutOfMemory("starting", [this, step] { return (this->*step)(); }), files_.solver,
-                                  table_.solver_path());
+    const Status status = AtLayer(OrOutOfMemory("starting", [this, step] { return (this->*step)(); }), *files_.net);
     if (status.ok()) continue;
     shutdown_.Fail(status);
     shutdown_.WaitForLeave();

@@ -69,7 +69,7 @@ StatusOr<std::shared_ptr<const JobPlan>> Node::PlanJob() const {
     HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(),
                                                 FilterNet(*files_.net, caffe::TRAIN), LayersWith(job->params())),
-                             files_.solver, table_.solver_path()));
+                             *files_.net, caffe::TRAIN));
   return job;
 }
 

@@ -24,6 +24,7 @@ uint64_t HashMessage(const google::protobuf::Message& message) {
 uint64_t NetHash(const caffe::NetParameter& net) {
   caffe::NetParameter bare = net;
   for (caffe::LayerParameter& layer : *bare.mutable_layer()) {
+    layer.clear_place();
     if (layer.has_data_param()) {
       layer.mutable_data_param()->clear_source();
       layer.mutable_data_param()->clear_mean_file();

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/input_file.h"
 #include "proto/parse.h"
+#include "proto/place.h"
 
 #include <cmath>
 #include <cstdint>
@@ -74,7 +75,7 @@ Status ReadMatrix(const std::string& layer, caffe::InfogainLossParameter* param)
 Status ReadInfogainMatrices(caffe::NetParameter* net) {
   for (caffe::LayerParameter& layer : *net->mutable_layer()) {
     if (!layer.has_infogain_loss_param()) continue;
-    HP_RETURN_IF_ERROR(ReadMatrix(layer.name(), layer.mutable_infogain_loss_param()));
+    HP_RETURN_IF_ERROR(AtLayer(ReadMatrix(layer.name(), layer.mutable_infogain_loss_param()), layer));
   }
   return OkStatus();
 }

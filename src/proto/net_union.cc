@@ -3,6 +3,7 @@
 #include "proto/net_union.h"
 
 #include "proto/net_filter.h"
+#include "proto/place.h"
 
 #include <google/protobuf/util/message_differencer.h>
 
@@ -23,6 +24,7 @@ LayerParameter Essence(const LayerParameter& layer) {
   essence.clear_include();
   essence.clear_exclude();
   essence.clear_param();
+  essence.clear_place();
   if (layer.bottom_size() == 0) return essence;  // fillers are what it gives, as DummyData's
   std::vector<const google::protobuf::FieldDescriptor*> fields, inner;
   essence.GetReflection()->ListFields(essence, &fields);
@@ -115,10 +117,11 @@ class NetUnion {
       if (trained.back() != entries_.end()) {
         last = trained.back();
       } else if (std::any_of(entries_.begin(), next, is_it)) {
-        return InvalidArgument(
-            "layer \"%s\": stands before \"%s\" in the net of training, and behind it in that of a test; expected one "
-            "order",
-            layer.name().c_str(), last->layer->name().c_str());
+        return AtLayer(
+            InvalidArgument("layer \"%s\": stands before \"%s\" in the net of training, and behind it in that "
+                            "of a test; expected one order",
+                            layer.name().c_str(), last->layer->name().c_str()),
+            layer);
       }
     }
     trained.push_back(entries_.end());

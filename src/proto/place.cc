@@ -1,12 +1,12 @@
 #include "proto/place.h"
 
-#include "base/format.h"
-#include "proto/layer_names.h"
+#include "proto/net_filter.h"
 #include "proto/placed_text.h"
-#include "proto/several_bottoms.h"
-#include "proto/solver_nets.h"
 
+#include <algorithm>
+#include <numeric>
 #include <sstream>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -21,24 +21,13 @@ std::string LayerNamedBy(const std::string& message) {
   return end == std::string::npos ? "" : message.substr(begin.size(), end - begin.size());
 }
 
-// Line of the layer that is written so, from 1; 0: there is none.
-int LineOfWritten(const std::string& layer, const caffe::NetParameter& net, const TextFormat::ParseInfoTree& tree) {
-  const auto* field = caffe::NetParameter::descriptor()->FindFieldByNumber(caffe::NetParameter::kLayerFieldNumber);
-  for (int i = 0; i < net.layer_size(); ++i) {
-    if (net.layer(i).name() == layer) return tree.GetLocation(field, i).line + 1;
-  }
-  const auto* old = caffe::NetParameter::descriptor()->FindFieldByNumber(caffe::NetParameter::kLayersFieldNumber);
-  for (int i = 0; i < net.layers_size(); ++i) {
-    const caffe::V1LayerParameter& entry = net.layers(i);
-    if ((entry.has_layer() ? entry.layer().name() : entry.name()) == layer) return tree.GetLocation(old, i).line + 1;
-  }
-  return 0;
-}
-
-// Line of the layer in the text that `tree` was made of, as it is written or as it was before a split.
-int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextFormat::ParseInfoTree& tree) {
-  const int line = LineOfWritten(layer, net, tree);
-  return line > 0 ? line : LineOfWritten(NameBeforeSplit(layer), net, tree);
+// AtLayer for the first of some layers that the message names.
+Status AtNamed(const Status& status, const caffe::NetParameter& net, const std::vector<int>& layers) {
+  const std::string name = LayerNamedBy(status.message());
+  if (status.ok() || name.empty()) return status;
+  const auto named = [&](int i) { return net.layer(i).name() == name; };
+  const auto found = std::find_if(layers.begin(), layers.end(), named);
+  return found == layers.end() ? status : AtLayer(status, net.layer(*found));
 }
 
 // Line of the field whose name `fault` begins with, from 1; 0: it is not set in the text that `tree` was made of.
@@ -50,38 +39,18 @@ int LineOfFirstField(const std::string& fault, const TextFormat::ParseInfoTree& 
 
 }  // namespace
 
-Status AtLayer(const Status& status, const std::string& path) {
-  const std::string layer = LayerNamedBy(status.message());
-  caffe::NetParameter net;
-  TextFormat::ParseInfoTree tree;
-  if (status.ok() || layer.empty() || !ReadPlacedText(path, &net, &tree).ok()) return status;
-  NameLayersApart(&net);
-  const int line = LineOf(layer, net, tree);
-  return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
+Status AtLayer(const Status& status, const caffe::LayerParameter& layer) {
+  return layer.place().empty() ? status : status.Prepend(layer.place());
 }
 
-Status AtFile(const Status& status, const std::string& path) {
-  return status.message().rfind(path + ":", 0) == 0 ? status : status.Prepend(path);
+Status AtLayer(const Status& status, const caffe::NetParameter& net, Phase phase) {
+  return AtNamed(status, net, LayersOf(net, phase));
 }
 
-Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const std::string& solver_path) {
-  const std::string layer = LayerNamedBy(status.message());
-  if (status.ok() || layer.empty()) return status;
-  if (solver.has_net()) return AtLayer(status, solver.net());
-  // The net may have been made of several.
-  caffe::SolverParameter read;
-  TextFormat::ParseInfoTree tree;
-  if (!ReadPlacedText(solver_path, &read, &tree).ok()) return status;
-  const NetPlaces places = PlacesOfNets(solver_path, read, &tree);
-  for (const auto& [net, of_net] : places.inside) {
-    const int line = of_net == nullptr ? 0 : LineOf(layer, *net, *of_net);
-    if (line > 0) return status.Prepend(Format("%s:%d", solver_path.c_str(), line));
-  }
-  for (const std::string& file : places.files) {
-    const Status placed = AtLayer(status, file);
-    if (placed.message() != status.message()) return placed;
-  }
-  return status;
+Status AtLayer(const Status& status, const caffe::NetParameter& net) {
+  std::vector<int> all(net.layer_size());
+  std::iota(all.begin(), all.end(), 0);
+  return AtNamed(status, net, all);
 }
 
 Status AtFields(const Status& status, const std::string& solver_path) {

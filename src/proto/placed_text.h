@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
+#include "proto/upgrade/upgrade.h"
 
 #include <google/protobuf/text_format.h>
 
@@ -13,12 +14,16 @@ namespace hp {
 Status ReadPlacedText(const std::string& path, google::protobuf::Message* message,
                       google::protobuf::TextFormat::ParseInfoTree* places);
 
+/// The places of a net's entries. @param path of the file. @param places of the net's fields, which must outlive the
+/// result; null: their lines are unknown, and the file alone is their place.
+PlaceOfOrigin PlacesIn(const std::string& path, const google::protobuf::TextFormat::ParseInfoTree* places);
+
 /// Brings a net that was read from a file, or from a part of one, into today's form (UpgradeNet), says so in the log
 /// where it had another, checks it (CheckNet), gives layers names of their own and one bottom where they need it
-/// (NameLayersApart, SplitSeveralBottoms), and reads the files that it computes with (ReadInfogainMatrices).
+/// (NameLayersApart, SplitSeveralBottoms), and reads the files that it computes with (ReadInfogainMatrices). Each layer
+/// says in its `place` where it stands, for AtLayer (place.h).
 /// @param path of the file. @param places of the net's fields; null: unknown.
-/// @return kInvalidArgument: the first fault; one of UpgradeNet's, or of a file, has no place in front of it yet
-/// (place.h). kNotFound: no such file.
+/// @return kInvalidArgument: the first fault, as "PATH:LINE: what; expected ...". kNotFound: no such file.
 Status CompleteNet(const std::string& path, const google::protobuf::TextFormat::ParseInfoTree* places,
                    caffe::NetParameter* net);
 

@@ -59,12 +59,4 @@ std::vector<std::string> SplitSeveralBottoms(caffe::NetParameter* net) {
   return done;
 }
 
-std::string NameBeforeSplit(const std::string& name) {
-  const size_t begin = name.rfind('(');
-  if (begin == std::string::npos || name.back() != ')') return name;
-  const std::string number = name.substr(begin + 1, name.size() - begin - 2);
-  const bool is_number = !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? name.substr(0, begin) : name;
-}
-
 }  // namespace hp

@@ -14,7 +14,4 @@ namespace hp {
 /// @return what it did, in words, for each such layer.
 std::vector<std::string> SplitSeveralBottoms(caffe::NetParameter* net);
 
-/// The name that layer "NAME(2)" had before: "NAME". Any other name is returned as it is.
-std::string NameBeforeSplit(const std::string& name);
-
 }  // namespace hp

@@ -4,7 +4,6 @@
 #include "proto/layer_names.h"
 #include "proto/net_filter.h"
 #include "proto/net_union.h"
-#include "proto/place.h"
 #include "proto/placed_text.h"
 #include "proto/text.h"
 
@@ -38,19 +37,17 @@ StatusOr<std::string> FindNet(const std::string& path, const char* field, const 
 /// Nets inside the solver's file are checked and brought into today's form one by one.
 class InnerNets {
  public:
-  InnerNets(const std::string& path, const TextFormat::ParseInfoTree& places, const SolverParameter& solver)
-      : path_(path), places_(places), solver_(solver) {}
+  InnerNets(const std::string& path, const TextFormat::ParseInfoTree& places) : path_(path), places_(places) {}
 
   /// @param index -1: the field is not repeated.
   Status Complete(int field, int index, NetParameter* net) const {
     const auto* const descriptor = SolverParameter::descriptor()->FindFieldByNumber(field);
-    return AtFile(AtLayer(CompleteNet(path_, places_.GetTreeForNested(descriptor, index), net), solver_, path_), path_);
+    return CompleteNet(path_, places_.GetTreeForNested(descriptor, index), net);
   }
 
  private:
   const std::string& path_;
   const TextFormat::ParseInfoTree& places_;
-  const SolverParameter& solver_;
 };
 
 /// A net's layers of one phase.
@@ -137,33 +134,9 @@ void UseUp(NetParameter net, SolverParameter* solver) {
 
 }  // namespace
 
-NetPlaces PlacesOfNets(const std::string& path, const SolverParameter& solver,
-                       const TextFormat::ParseInfoTree* places) {
-  NetPlaces all;
-  const auto add_file = [&](const std::string& net) {
-    const StatusOr<std::string> found = FindNet(path, "net", net);
-    if (!net.empty() && found.ok()) all.files.push_back(*found);
-  };
-  const auto add_inside = [&](int field, int index, const NetParameter& net) {
-    const auto* const descriptor = SolverParameter::descriptor()->FindFieldByNumber(field);
-    if (places != nullptr) all.inside.emplace_back(&net, places->GetTreeForNested(descriptor, index));
-  };
-  add_file(solver.net());
-  add_file(solver.train_net());
-  for (const std::string& net : solver.test_net()) add_file(net);
-  if (solver.has_net_param()) add_inside(SolverParameter::kNetParamFieldNumber, -1, solver.net_param());
-  if (solver.has_train_net_param()) {
-    add_inside(SolverParameter::kTrainNetParamFieldNumber, -1, solver.train_net_param());
-  }
-  for (int i = 0; i < solver.test_net_param_size(); ++i) {
-    add_inside(SolverParameter::kTestNetParamFieldNumber, i, solver.test_net_param(i));
-  }
-  return all;
-}
-
 Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& places, SolverParameter* solver) {
   HP_RETURN_IF_ERROR(CheckCounts(path, *solver));
-  const InnerNets inner(path, places, *solver);
+  const InnerNets inner(path, places);
   if (solver->has_net()) {
     HP_ASSIGN_OR_RETURN(*solver->mutable_net(), FindNet(path, "net", solver->net()));
   }
@@ -201,9 +174,8 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
     NameLayersApart(&tests[i]);  // again: states may have brought layers of one name together
   }
   NameLayersApart(&train);
-  StatusOr<NetParameter> all = UnionOf(train, has_tests ? tests : std::vector<NetParameter>());
-  if (!all.ok()) return AtLayer(all.status(), *solver, path);
-  UseUp(*std::move(all), solver);
+  HP_ASSIGN_OR_RETURN(NetParameter all, UnionOf(train, has_tests ? tests : std::vector<NetParameter>()));
+  UseUp(std::move(all), solver);
   return OkStatus();
 }
 

@@ -5,7 +5,6 @@
 #include "proto/check_net.h"
 #include "proto/infogain_matrix.h"
 #include "proto/layer_names.h"
-#include "proto/place.h"
 #include "proto/placed_text.h"
 #include "proto/several_bottoms.h"
 #include "proto/text_error.h"
@@ -66,6 +65,12 @@ int LineOf(const NetUpgrade::Origin& origin, const TextFormat::ParseInfoTree& pl
 
 }  // namespace
 
+PlaceOfOrigin PlacesIn(const std::string& path, const TextFormat::ParseInfoTree* places) {
+  return [path, places](const NetUpgrade::Origin& origin) {
+    return places == nullptr ? path : path + ":" + std::to_string(LineOf(origin, *places));
+  };
+}
+
 Status ParseTextProto(const std::string& text, const std::string& name, google::protobuf::Message* message) {
   return Parse(text, name, message, nullptr);
 }
@@ -80,13 +85,13 @@ Status ReadPlacedText(const std::string& path, google::protobuf::Message* messag
 }
 
 Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* places, caffe::NetParameter* net) {
-  HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net));
+  const PlaceOfOrigin place_of = PlacesIn(path, places);
+  HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net, place_of));
   if (!upgrade.forms.empty()) {
     LOG(INFO) << path << " is in an old form of Caffe's, and is read as today's: it has " << Join(upgrade.forms, "; ");
   }
-  std::function<int(int)> line_of;
-  if (places != nullptr) line_of = [&](int layer) { return LineOf(upgrade.origins[layer], *places); };
-  HP_RETURN_IF_ERROR(CheckNet(*net, path, line_of));
+  for (int i = 0; i < net->layer_size(); ++i) net->mutable_layer(i)->set_place(place_of(upgrade.origins[i]));
+  HP_RETURN_IF_ERROR(CheckNet(*net, path));
   NameLayersApart(net);
   for (const std::string& split : SplitSeveralBottoms(net)) LOG(INFO) << path << ": " << split;
   NameLayersApart(net);  // a layer may have the name of a part
@@ -97,7 +102,7 @@ StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {
   caffe::NetParameter net;
   TextFormat::ParseInfoTree places;
   HP_RETURN_IF_ERROR(ReadPlacedText(path, &net, &places));
-  HP_RETURN_IF_ERROR(AtFile(AtLayer(CompleteNet(path, &places, &net), path), path));
+  HP_RETURN_IF_ERROR(CompleteNet(path, &places, &net));
   return net;
 }
 

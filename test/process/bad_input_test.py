@@ -6,6 +6,8 @@ import shutil
 import struct
 import sys
 
+import numpy
+
 import cluster
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -268,6 +270,40 @@ class FilesTest(cluster.JobTest):
                 self.assertEqual(status, 2, text)
                 self.assertRegex(text, said)
         self.assertFalse(os.path.exists(self.path("new.prototxt")))
+
+    def test_faults_of_the_data_of_a_test_name_its_layer(self):
+        """Both phases have a layer "data", in one file or in one for each."""
+        self.plain(test=True)
+        lines = self.read("net.prototxt").decode().splitlines(keepends=True)
+        train, test, rest = lines[1:3], lines[3:5], lines[5:]
+        caffe_wire.write_caffemodel(self.path("w.caffemodel"), {"other": [numpy.zeros(1)]})
+        apart = self.read("solver.prototxt").decode().replace(
+            'net: "net.prototxt"', 'train_net: "tr.prototxt" test_net: "te.prototxt"')
+        self.write("apart.prototxt", apart)
+        self.write("tr.prototxt", "".join(train + rest))
+        commands = {
+            "net.prototxt:4": (("hptrain", "--solver=" + self.path("solver.prototxt")),
+                               ("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none"),
+                               ("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
+                                "--weights=" + self.path("w.caffemodel"))),
+            "te.prototxt:3": (("hptrain", "--solver=" + self.path("apart.prototxt")),),
+        }
+        for before, after, said in (
+                ("batch_size: 12", "batch_size: 0", "data_param { batch_size: 0 }"),
+                (self.path("db"), self.path("absent"), 'database ".*absent" does not exist'),
+                ("scale: 0.004", "crop_size: 99", "crop"),
+                ('type: "Data"', 'type: "Dato"', 'unknown type "Dato"'),
+                ('type: "Data"', 'type: "WindowData"', "WindowData")):
+            wrong = [line.replace(before, after) for line in test]
+            self.assertNotEqual(wrong, test)
+            self.write("net.prototxt", "".join(lines[:1] + train + wrong + rest))
+            self.write("te.prototxt", "".join(["\n\n"] + wrong + rest))
+            for place, runs in commands.items():
+                for run in runs:
+                    status, text = cluster.run_tool(*run)
+                    self.assertEqual(status, 2, text)
+                    self.assertRegex(text, r'%s: layer "data": .*%s' % (place.replace(".", r"\."), said), run)
+            self.refused(r'net\.prototxt:4: layer "data": .*' + said)
 
     def test_pipes_in_place_of_files(self):
         """Nobody writes to them: who opened one would wait for ever."""

@@ -8,6 +8,7 @@
 #include "base/words.h"
 #include "net/plan/held_parameters.h"
 #include "proto/net_filter.h"
+#include "proto/place.h"
 
 #include "glog/logging.h"
 
@@ -66,8 +67,14 @@ std::string LeftOut(const caffe::NetParameter& net, Phase phase, const std::stri
 
 StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net, Phase phase,
                                                      const LayerTypes& types, const GraphCuts& cuts) {
+  auto graph = Make(net, phase, types, cuts);
+  return graph.ok() ? std::move(graph) : AtLayer(graph.status(), *net, phase);
+}
+
+StatusOr<std::unique_ptr<NetGraph>> NetGraph::Make(const std::shared_ptr<const caffe::NetParameter>& net, Phase phase,
+                                                   const LayerTypes& types, const GraphCuts& cuts) {
   auto graph = std::make_unique<NetGraph>();
-  graph->net_ = std::move(net);
+  graph->net_ = net;
   graph->phase_ = phase;
   graph->source_tops_ = SourceTopsOf(*graph->net_, phase, types);
   graph->label_paths_ = LabelPathsOf(*graph->net_, phase, types);

@@ -166,6 +166,9 @@ class NetGraph {
   std::vector<int> outputs() const;
 
  private:
+  /// Create before the places of its errors are known.
+  static StatusOr<std::unique_ptr<NetGraph>> Make(const std::shared_ptr<const caffe::NetParameter>& net, Phase phase,
+                                                  const LayerTypes& types, const GraphCuts& cuts);
   Status Silence(const LayerTraits& traits);
   Status AddParameter(const caffe::LayerParameter& layer, HeldParameters* parameters);
   Status AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts);

@@ -281,27 +281,37 @@ Status UpgradeWarmUp(caffe::SolverParameter* solver) {
 
 }  // namespace
 
-StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
+Status AtOrigin(const Status& status, const NetUpgrade::Origin& origin, const PlaceOfOrigin& place_of) {
+  const std::string place = place_of ? place_of(origin) : "";
+  return place.empty() ? status : status.Prepend(place);
+}
+
+StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& place_of) {
+  using Origin = NetUpgrade::Origin;
   NetUpgrade upgrade;
   if (net->layer_size() > 0 && net->layers_size() > 0) {
-    return InvalidArgument("the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
+    const Status both =
+        InvalidArgument("the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
+    return AtOrigin(both, {Origin::kLayers, 0}, place_of);
   }
   if (net->layers_size() > 0) {
     const bool v0 = HasV0Layers(*net);
     upgrade.forms.push_back(v0 ? "\"layers\" of the form of 2013" : "\"layers\" of the form of 2014");
-    for (int i = 0; i < net->layers_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayers, i});
-    if (v0) HP_RETURN_IF_ERROR(UpgradeV0(net, &upgrade.origins));
-    for (V1& old : *net->mutable_layers()) HP_RETURN_IF_ERROR(UpgradeV1(&old, net->add_layer()));
+    for (int i = 0; i < net->layers_size(); ++i) upgrade.origins.push_back({Origin::kLayers, i});
+    if (v0) HP_RETURN_IF_ERROR(UpgradeV0(net, place_of, &upgrade.origins));
+    for (int i = 0; i < net->layers_size(); ++i) {
+      HP_RETURN_IF_ERROR(AtOrigin(UpgradeV1(net->mutable_layers(i), net->add_layer()), upgrade.origins[i], place_of));
+    }
     net->clear_layers();
     for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeTransform(&layer);
   } else {
-    for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayer, i});
+    for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({Origin::kLayer, i});
   }
   DropEngines(net);
   SplitScaledBatchNorms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
   if (net->input_size() > 0) {
-    HP_RETURN_IF_ERROR(CheckInputs(*net));
+    HP_RETURN_IF_ERROR(AtOrigin(CheckInputs(*net), {Origin::kInput, 0}, place_of));
     UpgradeInputs(net, &upgrade);
   }
   net->clear_input_shape();  // without an input they say nothing, as in Caffe

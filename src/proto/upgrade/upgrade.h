@@ -3,6 +3,7 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,15 +21,22 @@ struct NetUpgrade {
   std::vector<Origin> origins;  ///< one for each layer
 };
 
+/// Says where an entry of a net stands: "FILE:LINE", or "" where that is not known.
+using PlaceOfOrigin = std::function<std::string(const NetUpgrade::Origin&)>;
+
 /// Brings a net of any of Caffe's older forms into today's: `layers` with enum types (2014, V1) and those with a
 /// `layer` inside (2013, V0), whose padding layers become the pad of the layer that reads them; fields of data layers
 /// that moved to transform_param; `input` fields, which become an Input layer; the three param of a BatchNorm; Intel's
 /// `engine` of nets and layers, which goes. What it yields is what the same net written today would be, so that nodes
 /// with files of different ages agree. Blobs inside the layers are moved along.
+/// @param place_of comes in front of errors; null: nothing does.
 /// @return kInvalidArgument, the first fault: both `layer` and `layers`, or an old layer that no layer of today's says,
-/// as 'layer "NAME": what; expected ...'.
+/// as 'FILE:LINE: layer "NAME": what; expected ...'.
 /// Source of the rules: Caffe, src/caffe/util/upgrade_proto.cpp.
-StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net);
+StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& place_of = nullptr);
+
+/// The same error with the origin's place in front, where that is known.
+Status AtOrigin(const Status& status, const NetUpgrade::Origin& origin, const PlaceOfOrigin& place_of);
 
 /// Brings a solver's fields into today's form: solver_type into type, and NVIDIA's names of a warm-up (rampup_interval,
 /// rampup_lr) into Intel's; Intel's `engine` goes.

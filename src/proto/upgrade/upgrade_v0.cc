@@ -175,21 +175,27 @@ Status FoldPadding(const std::map<std::string, V1>& paddings, V1* reader) {
   return OkStatus();
 }
 
-Status FoldPaddings(caffe::NetParameter* net, std::vector<NetUpgrade::Origin>* origins) {
+/// Notes a padding layer by its top.
+Status TakePadding(const V1& layer, std::map<std::string, V1>* paddings) {
+  if (layer.bottom_size() != 1 || layer.top_size() != 1) {
+    return InvalidArgument("layer \"%s\": a padding layer has %d bottoms and %d tops; expected one of each",
+                           layer.layer().name().c_str(), layer.bottom_size(), layer.top_size());
+  }
+  (*paddings)[layer.top(0)] = layer;
+  return OkStatus();
+}
+
+Status FoldPaddings(caffe::NetParameter* net, const PlaceOfOrigin& place_of, std::vector<NetUpgrade::Origin>* origins) {
   std::map<std::string, V1> paddings;  // by top
   caffe::NetParameter kept;
   std::vector<NetUpgrade::Origin> kept_origins;
   for (int i = 0; i < net->layers_size(); ++i) {
     V1& layer = *net->mutable_layers(i);
     if (IsPadding(layer)) {
-      if (layer.bottom_size() != 1 || layer.top_size() != 1) {
-        return InvalidArgument("layer \"%s\": a padding layer has %d bottoms and %d tops; expected one of each",
-                               layer.layer().name().c_str(), layer.bottom_size(), layer.top_size());
-      }
-      paddings[layer.top(0)] = layer;
+      HP_RETURN_IF_ERROR(AtOrigin(TakePadding(layer, &paddings), (*origins)[i], place_of));
       continue;
     }
-    HP_RETURN_IF_ERROR(FoldPadding(paddings, &layer));
+    HP_RETURN_IF_ERROR(AtOrigin(FoldPadding(paddings, &layer), (*origins)[i], place_of));
     for (const std::string& top : layer.top()) paddings.erase(top);  // an in-place layer, or the name anew
     kept.add_layers()->Swap(&layer);
     kept_origins.push_back((*origins)[i]);
@@ -208,14 +214,17 @@ bool HasV0Layers(const caffe::NetParameter& net) {
   return false;
 }
 
-Status UpgradeV0(caffe::NetParameter* net, std::vector<NetUpgrade::Origin>* origins) {
-  for (const V1& layer : net->layers()) HP_RETURN_IF_ERROR(CheckForm(layer));
-  HP_RETURN_IF_ERROR(FoldPaddings(net, origins));
-  for (V1& layer : *net->mutable_layers()) {
+Status UpgradeV0(caffe::NetParameter* net, const PlaceOfOrigin& place_of, std::vector<NetUpgrade::Origin>* origins) {
+  for (int i = 0; i < net->layers_size(); ++i) {
+    HP_RETURN_IF_ERROR(AtOrigin(CheckForm(net->layers(i)), (*origins)[i], place_of));
+  }
+  HP_RETURN_IF_ERROR(FoldPaddings(net, place_of, origins));
+  for (int i = 0; i < net->layers_size(); ++i) {
+    V1& layer = *net->mutable_layers(i);
     V0 old;
     old.Swap(layer.mutable_layer());
     layer.clear_layer();
-    HP_RETURN_IF_ERROR(UpgradeLayer(&old, &layer));
+    HP_RETURN_IF_ERROR(AtOrigin(UpgradeLayer(&old, &layer), (*origins)[i], place_of));
   }
   return OkStatus();
 }

@@ -12,9 +12,9 @@ namespace hp {
 bool HasV0Layers(const caffe::NetParameter& net);
 
 /// Makes the net's V0 `layers` V1 ones, and folds padding layers into their readers.
-/// @param origins one for each of the net's `layers`, before and after.
+/// @param place_of as UpgradeNet's. @param origins one for each of the net's `layers`, before and after.
 /// @return kInvalidArgument: an unknown type, a field that its type has not, or a padding layer that no convolution or
 /// pooling can take over.
-Status UpgradeV0(caffe::NetParameter* net, std::vector<NetUpgrade::Origin>* origins);
+Status UpgradeV0(caffe::NetParameter* net, const PlaceOfOrigin& place_of, std::vector<NetUpgrade::Origin>* origins);
 
 }  // namespace hp

@@ -120,6 +120,9 @@ TEST_F(UpgradeFileTest, WeightsOfABatchNormOfNvidiasAreOfTwoLayers) {
 TEST_F(UpgradeFileTest, FaultsNameTheirPlace) {
   const std::string in = folder_ + "/in";
   EXPECT_THAT(FaultOf("layers { name: 'a' type: RELU }\nlayers { name: 'b' }"), HasSubstr(in + ":2: layer \"b\": an"));
+  EXPECT_THAT(FaultOf("base_lr: 1\ntest_net_param { }\ntest_net_param {\n layers { name: 'a' type: RELU }\n\n layers "
+                      "{ name: 'a' }\n}"),
+              HasSubstr(in + ":6: layer \"a\": an"));
   EXPECT_THAT(FaultOf("base_lr: 1\ntype: 'SGD'\nsolver_type: ADAM"), HasSubstr(in + ":3: solver_type: ADAM beside"));
   EXPECT_THAT(FaultOf("layer { name: 'a' }\nlayer { nmae: 'b' }"), HasSubstr(in + ":2:"));
   EXPECT_THAT(FaultOf("base_lr: 1\nlr_polic: 'fixed'"), HasSubstr(in + ":2:"));

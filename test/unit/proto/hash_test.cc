@@ -48,6 +48,14 @@ TEST(HashTest, NetLeavesOutWhatDiffersFromHostToHost) {
   EXPECT_NE(images("new_height: 3"), images("new_height: 4"));
 }
 
+/// Hosts have their files at other paths, and comments of their own.
+TEST(HashTest, NetLeavesOutWhereItsLayersStand) {
+  caffe::NetParameter net = Parse<caffe::NetParameter>("layer { name: 'a' type: 'ReLU' }");
+  const uint64_t hash = NetHash(net);
+  net.mutable_layer(0)->set_place("/a/net.prototxt:1");
+  EXPECT_EQ(NetHash(net), hash);
+}
+
 TEST(HashTest, SolverLeavesOutSeedAndPaths) {
   const uint64_t hash = OfSolver("net: 'a' base_lr: 0.1 random_seed: 3 snapshot_prefix: 'p' solver_mode: CPU");
   EXPECT_EQ(hash, OfSolver("net: 'b' base_lr: 0.1 random_seed: -1 snapshot_prefix: 'q' solver_mode: GPU"));

@@ -48,12 +48,6 @@ TEST(SeveralBottoms, BecomeLayersThatShare) {
   EXPECT_TRUE(SplitSeveralBottoms(&net).empty());
 }
 
-TEST(SeveralBottoms, NamesBeforeTheSplit) {
-  EXPECT_EQ(NameBeforeSplit("c(2)"), "c");
-  EXPECT_EQ(NameBeforeSplit("c(1)(12)"), "c(1)");
-  for (const char* name : {"c", "c(y)", "c()", "c2)", "c(2", "(", ""}) EXPECT_EQ(NameBeforeSplit(name), name);
-}
-
 class SeveralBottomsTest : public test::FileTest {};
 
 std::string ConvolutionOfTwo(const std::string& name) {
@@ -81,8 +75,9 @@ TEST_F(SeveralBottomsTest, LayersOfOneNameShareNothing) {
 }
 
 TEST_F(SeveralBottomsTest, FaultsOfAPartHaveThePlaceOfTheLayer) {
-  const std::string path = Write("net.prototxt", "name: 'n'\n" + ConvolutionOfTwo("c"));
-  EXPECT_THAT(AtLayer(InvalidArgument("layer \"c(2)\": no"), path).message(),
+  const auto net = ReadNet(Write("net.prototxt", "name: 'n'\n" + ConvolutionOfTwo("c")));
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_THAT(AtLayer(InvalidArgument("layer \"c(2)\": no"), *net).message(),
               HasSubstr("net.prototxt:2: layer \"c(2)\""));
 }
 

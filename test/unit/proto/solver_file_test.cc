@@ -3,10 +3,14 @@
 #include "proto/text.h"
 #include "test/unit/proto/file_test.h"
 
+#include <gmock/gmock.h>
+
 #include <filesystem>
 
 namespace hp {
 namespace {
+
+using ::testing::StartsWith;
 
 constexpr char kNet[] = "name: 'n'\nlayer { name: 'a' type: 'ReLU' bottom: 'x' top: 'x' }\n";
 
@@ -48,23 +52,78 @@ TEST_F(SolverFileTest, ErrorsOfALayerNameItsLine) {
   const std::string two =
       "layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'x' }\n# a comment\n\n  layer {\n name: 'b' "
       "type: 'ReLU' bottom: 'x' top: 'x' }\n";
-  const std::string net = Write("net.prototxt", "name: 'n'\n" + two);
-  const auto solver = ReadSolver(Write("solver.prototxt", "net: 'net.prototxt'"));
-  ASSERT_TRUE(solver.ok()) << solver.status();
+  const std::string path = Write("net.prototxt", "name: 'n'\n" + two);
+  const auto net = ReadNet(path);
+  ASSERT_TRUE(net.ok()) << net.status();
   const Status wrong = InvalidArgument("layer \"b\": is wrong");
-  EXPECT_EQ(AtLayer(wrong, *solver, "unused").message(), net + ":5: layer \"b\": is wrong");
-  EXPECT_EQ(AtLayer(wrong, net).message(), net + ":5: layer \"b\": is wrong");
-  EXPECT_EQ(AtLayer(wrong, net).code(), wrong.code());
+  EXPECT_EQ(AtLayer(wrong, *net).message(), path + ":5: layer \"b\": is wrong");
+  EXPECT_EQ(AtLayer(AtLayer(wrong, *net), *net).message(), path + ":5: layer \"b\": is wrong") << "once";
+  EXPECT_EQ(AtLayer(wrong, *net).code(), wrong.code());
   for (const char* const other : {"layer \"c\": is wrong", "is wrong", "layer \"b", ""}) {
-    EXPECT_EQ(AtLayer(InvalidArgument("%s", other), net).message(), other);
+    EXPECT_EQ(AtLayer(InvalidArgument("%s", other), *net).message(), other);
   }
-  EXPECT_TRUE(AtLayer(OkStatus(), net).ok());
-  EXPECT_EQ(AtLayer(wrong, folder_ + "/absent").message(), wrong.message());
+  EXPECT_TRUE(AtLayer(OkStatus(), *net).ok());
+  EXPECT_EQ(AtLayer(wrong, caffe::NetParameter()).message(), wrong.message());
 
   const std::string inlined = Write("inlined.prototxt", "base_lr: 1\nnet_param {\n" + two + "}\n");
   const auto with_net = ReadSolver(inlined);
   ASSERT_TRUE(with_net.ok()) << with_net.status();
-  EXPECT_EQ(AtLayer(wrong, *with_net, inlined).message(), inlined + ":6: layer \"b\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, with_net->net_param()).message(), inlined + ":6: layer \"b\": is wrong");
+}
+
+/// Caffe's nets have a layer "data" for each phase.
+TEST_F(SolverFileTest, ErrorsOfALayerNameTheLineOfItsPhase) {
+  const Status wrong = InvalidArgument("layer \"data\": is wrong");
+  const std::string of_phases =
+      "layer { name: 'data' type: 'T' include { phase: TRAIN } }\n"
+      "layer { name: 'data' type: 'T' include { phase: TEST } }\n";
+  const std::string path = Write("net.prototxt", of_phases);
+  const auto net = ReadNet(path);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(AtLayer(wrong, *net, caffe::TRAIN).message(), path + ":1: layer \"data\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, *net, caffe::TEST).message(), path + ":2: layer \"data\": is wrong");
+
+  const std::string apart = "\n\nlayer { name: 'data' type: '";
+  const std::string train = Write("tr.prototxt", "layer { name: 'data' type: 'A' }");
+  const std::string test = Write("te.prototxt", apart + "B' }"), further = Write("te2.prototxt", "\n" + apart + "C' }");
+  const auto solver = ReadSolver(Write("s.prototxt",
+                                       "train_net: 'tr.prototxt' test_net: 'te.prototxt' test_net: 'te2.prototxt' "
+                                       "test_iter: 1 test_iter: 1"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  const caffe::NetParameter& all = solver->net_param();
+  EXPECT_EQ(AtLayer(wrong, all, caffe::TRAIN).message(), train + ":1: layer \"data\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, all, caffe::TEST).message(), test + ":3: layer \"data\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, all, Phase::OfTest(1)).message(), further + ":4: layer \"data\": is wrong");
+}
+
+TEST_F(SolverFileTest, ErrorsOfOldLayersNameTheirLines) {
+  const auto error = [this](const std::string& text) {
+    return ReadNet(Write("net.prototxt", text)).status().message().substr(folder_.size());
+  };
+  EXPECT_THAT(error("layers { name: 'a' type: RELU }\nlayers { name: 'a' }"),
+              StartsWith("/net.prototxt:2: layer \"a\": an entry of \"layers\" without a type"));
+  EXPECT_THAT(error("layers { layer { name: 'a' type: 'relu' } }\n\nlayers { layer { name: 'a' type: 'relu' k: 1 } }"),
+              StartsWith("/net.prototxt:3: layer \"a\": field \"k\" does not belong to a layer of type relu"));
+  EXPECT_THAT(error("layers { layer { name: 'p' type: 'padding' pad: 1 } }\nlayers { name: 'a' type: RELU }"),
+              StartsWith("/net.prototxt:2: layer \"a\": of the form of 2014 in a net of the form of 2013"));
+  EXPECT_THAT(error("name: 'n'\ninput: 'x'\ninput_dim: 1\nlayer { name: 'a' type: 'ReLU' }"),
+              StartsWith("/net.prototxt:2: the net has 1 input, 0 input_shape and 1 input_dim"));
+  const std::string path = Write("s.prototxt", "net_param {\n  input: 'x'\n  layer { name: 'a' type: 'ReLU' }\n}");
+  EXPECT_THAT(ReadSolver(path).status().message(), StartsWith(path + ":2: the net has 1 input"));
+}
+
+/// A layer that reading has made stands where the entry does that it was made of.
+TEST_F(SolverFileTest, ErrorsOfLayersThatAnUpgradeMadeNameALine) {
+  const std::string path = Write("net.prototxt",
+                                 "name: 'n'\ninput: 'x' input_shape { dim: 1 }\n"
+                                 "layer { name: 'bn' type: 'BatchNorm' bottom: 'x' top: 'x' batch_norm_param { "
+                                 "scale_bias: true } }");
+  const auto net = ReadNet(path);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(AtLayer(InvalidArgument("layer \"input\": is wrong"), *net).message(),
+            path + ":2: layer \"input\": is wrong");
+  EXPECT_EQ(AtLayer(InvalidArgument("layer \"bn_scale\": is wrong"), *net).message(),
+            path + ":3: layer \"bn_scale\": is wrong");
 }
 
 TEST_F(SolverFileTest, FaultsOfFieldsNameTheirLines) {
@@ -311,12 +370,12 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
         "num_output: 3 } }");
   EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'other.prototxt' test_iter: 1"),
             folder_ +
-                "/train.prototxt:2: layer \"conv\": stands before \"loss\" in the net of training, and behind it "
+                "/other.prototxt:2: layer \"conv\": stands before \"loss\" in the net of training, and behind it "
                 "in that of a test; expected one order");
   const auto solver =
       ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt' test_net: 'test.prototxt' test_iter: 1"));
   ASSERT_TRUE(solver.ok()) << solver.status();
-  EXPECT_EQ(AtLayer(InvalidArgument("layer \"accuracy\": is wrong"), *solver, path).message(),
+  EXPECT_EQ(AtLayer(InvalidArgument("layer \"accuracy\": is wrong"), solver->net_param()).message(),
             folder_ + "/test.prototxt:3: layer \"accuracy\": is wrong");
 }
 
@@ -332,7 +391,7 @@ TEST_F(SolverFileTest, LayersOfOneNameGetNamesOfTheirOwn) {
   std::string names;
   for (const caffe::LayerParameter& layer : net->layer()) names += layer.name() + " ";
   EXPECT_EQ(names, "d d a a#2 a#3 d#2 a#2#2 ");
-  EXPECT_EQ(AtLayer(InvalidArgument("layer \"a#2\": is wrong"), path).message(), path + ":4: layer \"a#2\": is wrong");
+  EXPECT_EQ(AtLayer(InvalidArgument("layer \"a#2\": is wrong"), *net).message(), path + ":4: layer \"a#2\": is wrong");
 }
 
 TEST_F(SolverFileTest, LayersWithoutANameAreCalledAfterTheirType) {
