@@ -13,10 +13,28 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 namespace hp {
 
 bool IsHdf5Path(const std::string& path) { return path.ends_with(".h5"); }
+
+// The signature stands at the file's begin, or behind a user's block of 512, 1024, 2048, ... bytes. Source: HDF5 File
+// Format Specification, version 3.0, section II.A.
+bool IsHdf5File(const std::string& path) {
+  if (IsHdf5Path(path)) return true;
+  constexpr std::string_view kSignature("\x89HDF\r\n\x1a\n", 8);
+  const StatusOr<int> fd = OpenInputFile(path);
+  if (!fd.ok()) return false;
+  bool found = false;
+  char bytes[kSignature.size()];
+  for (off_t at = 0; !found; at = at == 0 ? 512 : 2 * at) {
+    if (pread(*fd, bytes, sizeof(bytes), at) != static_cast<ssize_t>(sizeof(bytes))) break;
+    found = std::string_view(bytes, sizeof(bytes)) == kSignature;
+  }
+  close(*fd);
+  return found;
+}
 
 #ifdef HP_WITH_HDF5
 

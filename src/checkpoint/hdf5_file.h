@@ -22,6 +22,9 @@ constexpr int kMostHdf5NameParts = 64;
 
 /// Whether a path's name says that the file is HDF5: it ends in ".h5".
 bool IsHdf5Path(const std::string& path);
+/// Whether a file is to be read as HDF5: its name ends in ".h5", or it begins as such files do. Blocks for the disk;
+/// false: it cannot be read.
+bool IsHdf5File(const std::string& path);
 
 /// Writes a .caffemodel.h5 to `path`, which is replaced; it is not synced. Blobs are read 4 MiB at a time, or a row.
 /// @param blobs of layers whose names fit (CheckSnapshotNames).

@@ -53,7 +53,7 @@ Status TakeHead(const std::string& path, const std::string& rest, caffe::SolverS
 StatusOr<caffe::SolverState> ReadHead(const std::string& path) {
   caffe::SolverState head;
   std::string rest;
-  if (IsHdf5Path(path)) {
+  if (IsHdf5File(path)) {
     HP_RETURN_IF_ERROR(ReadHdf5Head(path, &head));
   } else {
     const auto skip = [](int, google::protobuf::io::CodedInputStream* part) -> Status {
@@ -77,7 +77,7 @@ StatusOr<State> ReadState(const std::string& path) {
     return OkStatus();
   };
   std::string rest;
-  if (IsHdf5Path(path)) {
+  if (IsHdf5File(path)) {
     HP_ASSIGN_OR_RETURN(state.histories, ReadHdf5State(path, &state.head));
   } else {
     HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));

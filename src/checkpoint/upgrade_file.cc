@@ -129,7 +129,7 @@ int LineOfFault(const Status& status, const std::string& path) {
 }  // namespace
 
 StatusOr<std::string> UpgradeFile(const std::string& from, const std::string& to) {
-  if (IsHdf5Path(from)) return InvalidArgument("%s: HDF5 files have no older form", from.c_str());
+  if (IsHdf5File(from)) return InvalidArgument("%s: HDF5 files have no older form", from.c_str());
   HP_ASSIGN_OR_RETURN(const bool text, BeginsAsText(from));
   if (!text) return UpgradeWeights(from, to);
   caffe::NetParameter net;

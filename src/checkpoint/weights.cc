@@ -160,7 +160,7 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
         "--net=NET.prototxt --names=NAMES.txt (hpconvert --help)",
         path.c_str(), path.c_str(), std::filesystem::path(path).replace_extension(".caffemodel").c_str());
   }
-  if (IsHdf5Path(path)) return ReadHdf5Model(path);
+  if (IsHdf5File(path)) return ReadHdf5Model(path);
   CaffeModel model;
   model.path = path;
   Names names;

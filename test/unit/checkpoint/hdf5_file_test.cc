@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <string>
 #include <vector>
@@ -58,6 +59,25 @@ TEST_F(Hdf5FileTest, OtherFilesAreWrittenWhileASourceIsAsked) {
   const std::vector<float>& data = model->blobs.at({"conv", 0}).data;
   ASSERT_EQ(data.size(), size_t{3} << 20);
   for (size_t row = 0; row < 3; ++row) EXPECT_EQ(data[(row << 20) + 5], static_cast<float>(row));
+}
+
+/// As Caffe, which asks the file.
+TEST_F(Hdf5FileTest, IsKnownWhateverItsName) {
+  const std::vector<float> values = {1, 2};
+  const std::string hdf5 = folder_ + "/weights.caffemodel";
+  ASSERT_TRUE(WriteHdf5Model(hdf5, {{{"fc", 0}, {{2}, values.data()}}}).ok());
+  EXPECT_TRUE(IsHdf5File(hdf5));
+  const auto model = ReadCaffeModel(hdf5);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->blobs.at({"fc", 0}).data, values);
+
+  const std::string other = folder_ + "/other";
+  std::ofstream(other) << std::string(512, 'x') + "\x89HDF\r\n\x1a\n";
+  EXPECT_TRUE(IsHdf5File(other)) << "behind a user's block";
+  std::ofstream(other) << "\x89HDF";
+  EXPECT_FALSE(IsHdf5File(other));
+  EXPECT_FALSE(IsHdf5File(folder_ + "/missing"));
+  EXPECT_TRUE(IsHdf5File(folder_ + "/missing.h5"));
 }
 
 // As GoogLeNet's, whose layers are "inception_3a/1x1" and so on.
