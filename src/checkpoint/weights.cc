@@ -62,6 +62,27 @@ Status TakeBlobs(LayerProto* layer, Names* names, CaffeModel* model) {
   return OkStatus();
 }
 
+/// The blobs of NVIDIA's BatchNorm with scale_bias are those of two layers in an HDF5 file as well, which has no types:
+/// no other layer has five, of C, C, 1, C and C values.
+void SplitScaledBatchNorms(CaffeModel* model) {
+  std::vector<std::string> layers;
+  for (const auto& [key, blob] : model->blobs) {
+    if (key.second == 0) layers.push_back(key.first);
+  }
+  for (const std::string& layer : layers) {
+    std::vector<size_t> counts;
+    for (int i = 0; model->Find(layer, i) != nullptr; ++i) counts.push_back(model->Find(layer, i)->data.size());
+    const std::string scale = layer + "_scale";
+    if (model->Find(scale, 0) != nullptr || counts.empty()) continue;
+    if (counts != std::vector<size_t>{counts[0], counts[0], 1, counts[0], counts[0]}) continue;
+    for (int i = 3; i < 5; ++i) {
+      auto blob = model->blobs.extract({layer, i});
+      blob.key() = {scale, i - 3};
+      model->blobs.insert(std::move(blob));
+    }
+  }
+}
+
 Status ReadLayer(CodedInputStream* part, Names* names, CaffeModel* model) {
   caffe::LayerParameter layer;
   HP_RETURN_IF_ERROR(ParsePart(part, &layer));
@@ -160,9 +181,13 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
         "--net=NET.prototxt --names=NAMES.txt (hpconvert --help)",
         path.c_str(), path.c_str(), std::filesystem::path(path).replace_extension(".caffemodel").c_str());
   }
-  if (IsHdf5File(path)) return ReadHdf5Model(path);
   CaffeModel model;
   model.path = path;
+  if (IsHdf5File(path)) {
+    HP_ASSIGN_OR_RETURN(model, ReadHdf5Model(path));
+    SplitScaledBatchNorms(&model);
+    return model;
+  }
   Names names;
   const auto reader = [&](int field, CodedInputStream* part) {
     return field == caffe::NetParameter::kLayerFieldNumber ? ReadLayer(part, &names, &model)

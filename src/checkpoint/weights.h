@@ -68,9 +68,9 @@ bool ShapeFits(const Blob& blob, const Shape& expected);
 /// @return kFailedPrecondition, naming the layer, the blob's index, the shape found and the shape expected.
 Status CheckShape(const Blob& blob, const std::string& layer, int index, const Shape& expected);
 
-/// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`; a path that
-/// ends in ".h5" is read as HDF5 (hdf5_file.h). Of NVIDIA's BatchNorm with scale_bias the factors and biases are those
-/// of a layer NAME_scale, as in nets.
+/// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`; or of an
+/// HDF5 file (hdf5_file.h), whatever its name. Of NVIDIA's BatchNorm with scale_bias the factors and biases are those
+/// of a layer NAME_scale, as in nets. Only names, types and blobs are looked at: forks have other fields of their own.
 /// @return kNotFound: no such file; kInvalidArgument: it can't be opened, or is a .safetensors, with the command that
 /// converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or over protobuf's 2 GiB.
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);

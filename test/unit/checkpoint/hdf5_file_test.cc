@@ -80,6 +80,33 @@ TEST_F(Hdf5FileTest, IsKnownWhateverItsName) {
   EXPECT_TRUE(IsHdf5File(folder_ + "/missing.h5"));
 }
 
+/// Binary files say that a layer is a BatchNorm; these don't.
+TEST_F(Hdf5FileTest, ABatchNormWithScaleBiasIsTwoLayers) {
+  const std::vector<float> values = {1, 2, 3};
+  const auto blobs_of = [&values](const std::string& layer, const std::vector<int64_t>& counts) {
+    BlobRefs blobs;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      blobs[{layer, static_cast<int>(i)}] = BlobRef{Shape{counts[i]}, values.data()};
+    }
+    return blobs;
+  };
+  const auto read = [this](BlobRefs blobs) {
+    const std::string path = folder_ + "/model.h5";
+    EXPECT_TRUE(WriteHdf5Model(path, blobs).ok());
+    return ReadCaffeModel(path);
+  };
+  const auto model = read(blobs_of("bn", {3, 3, 1, 3, 3}));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->blobs.size(), 5u);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(model->Find("bn", i), nullptr) << i;
+  for (int i = 0; i < 2; ++i) EXPECT_NE(model->Find("bn_scale", i), nullptr) << i;
+  EXPECT_NE(read(blobs_of("bn", {3, 3, 1, 3, 2}))->Find("bn", 4), nullptr);
+  EXPECT_NE(read(blobs_of("bn", {3, 3, 1, 3}))->Find("bn", 3), nullptr);
+  BlobRefs two = blobs_of("bn", {3, 3, 1, 3, 3});
+  two.merge(blobs_of("bn_scale", {3, 3}));
+  EXPECT_NE(read(two)->Find("bn", 4), nullptr) << "the file has a layer of the other name";
+}
+
 // As GoogLeNet's, whose layers are "inception_3a/1x1" and so on.
 TEST_F(Hdf5FileTest, NamesWithSlashesAreGroupsInGroups) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
