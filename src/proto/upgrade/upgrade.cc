@@ -129,10 +129,17 @@ void UpgradeTransform(caffe::LayerParameter* layer) {
   if (HasTransform(layer->window_data_param())) MoveTransform(layer->mutable_window_data_param(), layer);
 }
 
-/// NVIDIA's BatchNorm with scale_bias has the Scale layer behind it inside.
+/// Whether a BatchNorm of NVIDIA's has the Scale layer behind it inside: a filler for it says so as well, and in a file
+/// of weights its five blobs, whatever number its fields have there.
+bool HasScaleInside(const caffe::LayerParameter& layer) {
+  const caffe::BatchNormParameter& norm = layer.batch_norm_param();
+  if (norm.scale_bias() || norm.has_scale_filler() || norm.has_bias_filler()) return true;
+  return layer.type() == "BatchNorm" && layer.blobs_size() == 5;
+}
+
 void SplitScaledBatchNorms(caffe::NetParameter* net, NetUpgrade* upgrade) {
   for (int i = 0; i < net->layer_size(); ++i) {
-    if (!net->layer(i).batch_norm_param().scale_bias()) continue;
+    if (!HasScaleInside(net->layer(i))) continue;
     caffe::BatchNormParameter* const norm = net->mutable_layer(i)->mutable_batch_norm_param();
     caffe::LayerParameter scale;
     scale.set_name(net->layer(i).name() + "_scale");

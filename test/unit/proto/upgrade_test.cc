@@ -288,6 +288,19 @@ TEST_F(UpgradeTest, FaultsOfANetInASolverNameTheirPlace) {
             path + ":3: layer \"a\": an entry of \"layers\" without a type; expected type: CONVOLUTION or the like");
 }
 
+/// As NVIDIA's own layer understands it.
+TEST(Upgrade, AFillerOfABatchNormsScaleMeansThatItHasOne) {
+  const auto split = [](const std::string& fields) {
+    return Upgraded("layer { name: 'n' type: 'BatchNorm' bottom: 'a' top: 'n' batch_norm_param { " + fields + " } }");
+  };
+  EXPECT_EQ(split("").layer_size(), 1);
+  EXPECT_EQ(split("scale_filler { value: 2 }").DebugString(),
+            split("scale_bias: true scale_filler { value: 2 }").DebugString());
+  const caffe::NetParameter net = split("bias_filler { value: 3 }");
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.layer(1).scale_param().bias_filler().value(), 3);
+}
+
 TEST(Upgrade, DimsWithoutAnInputOrBesideAShapeSayNothing) {
   const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }";
   EXPECT_EQ(HashMessage(Upgraded("input_dim: 3 input_shape { dim: 2 } " + relu)), HashMessage(Upgraded(relu)));
