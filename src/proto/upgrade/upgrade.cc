@@ -123,10 +123,16 @@ bool HasTransform(const Parameter& data) {
   return data.has_scale() || data.has_mean_file() || data.has_crop_size() || data.has_mirror();
 }
 
+/// Of the type's own parameter alone, as Caffe: another one says nothing.
 void UpgradeTransform(caffe::LayerParameter* layer) {
-  if (HasTransform(layer->data_param())) MoveTransform(layer->mutable_data_param(), layer);
-  if (HasTransform(layer->image_data_param())) MoveTransform(layer->mutable_image_data_param(), layer);
-  if (HasTransform(layer->window_data_param())) MoveTransform(layer->mutable_window_data_param(), layer);
+  const std::string& type = layer->type();
+  if (type == "Data" && HasTransform(layer->data_param())) MoveTransform(layer->mutable_data_param(), layer);
+  if (type == "ImageData" && HasTransform(layer->image_data_param())) {
+    MoveTransform(layer->mutable_image_data_param(), layer);
+  }
+  if (type == "WindowData" && HasTransform(layer->window_data_param())) {
+    MoveTransform(layer->mutable_window_data_param(), layer);
+  }
 }
 
 /// Whether a BatchNorm of NVIDIA's has the Scale layer behind it inside: a filler for it says so as well, and in a file

@@ -301,6 +301,15 @@ TEST(Upgrade, AFillerOfABatchNormsScaleMeansThatItHasOne) {
   EXPECT_EQ(net.layer(1).scale_param().bias_filler().value(), 3);
 }
 
+/// Source: Caffe, src/caffe/util/upgrade_proto.cpp, UpgradeNetDataTransformation.
+TEST(Upgrade, FieldsMoveFromTheParameterOfTheLayersOwnTypeAlone) {
+  const auto transform = [](const std::string& layer) { return Upgraded("layers { " + layer + " }").layer(0); };
+  EXPECT_EQ(transform("type: IMAGE_DATA image_data_param { crop_size: 5 }").transform_param().crop_size(), 5u);
+  EXPECT_EQ(transform("type: WINDOW_DATA window_data_param { crop_size: 5 }").transform_param().crop_size(), 5u);
+  EXPECT_FALSE(transform("type: DATA image_data_param { crop_size: 5 mirror: true }").has_transform_param());
+  EXPECT_FALSE(transform("type: IMAGE_DATA data_param { scale: 5 }").has_transform_param());
+}
+
 TEST(Upgrade, DimsWithoutAnInputOrBesideAShapeSayNothing) {
   const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }";
   EXPECT_EQ(HashMessage(Upgraded("input_dim: 3 input_shape { dim: 2 } " + relu)), HashMessage(Upgraded(relu)));
