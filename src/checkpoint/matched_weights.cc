@@ -15,16 +15,20 @@ void AddOnce(const std::string& name, std::vector<std::string>* names) {
 
 }  // namespace
 
-MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file) {
+MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file,
+                            const std::set<BlobKey>& earlier) {
   MatchedWeights matched;
-  std::set<std::string> names;
-  for (const auto& [layer, blob] : net) {
-    names.insert(layer);
-    if (!file.contains({layer, blob})) AddOnce(layer, &matched.missing);
+  std::set<std::string> names, not_here, nowhere;
+  for (const BlobKey& key : net) {
+    names.insert(key.first);
+    if (file.contains(key)) continue;
+    not_here.insert(key.first);
+    if (!earlier.contains(key)) nowhere.insert(key.first);
   }
   for (const auto& [layer, blob] : net) {
-    const auto& missing = matched.missing;
-    if (std::find(missing.begin(), missing.end(), layer) == missing.end()) AddOnce(layer, &matched.loaded);
+    AddOnce(layer, nowhere.contains(layer)    ? &matched.missing
+                   : not_here.contains(layer) ? &matched.kept
+                                              : &matched.loaded);
   }
   for (const auto& [layer, blob] : file) {
     if (!names.contains(layer)) AddOnce(layer, &matched.ignored);
@@ -54,9 +58,11 @@ Status CheckBlobCounts(const CaffeModel& model, const std::set<std::string>& lay
   return OkStatus();
 }
 
-std::string MatchedWeights::Describe(const std::string& path) const {
+std::string MatchedWeights::Describe(const std::string& path, bool last) const {
   std::string text = Format("%s: weights of %zu layer(s) loaded", path.c_str(), loaded.size());
-  if (!missing.empty()) text += "; not in the file, initialized by their fillers: " + Join(missing);
+  if (!kept.empty()) text += "; not in the file, with the values of an earlier one: " + Join(kept);
+  if (!missing.empty())
+    text += std::string("; not in the file") + (last ? ", initialized by their fillers: " : ": ") + Join(missing);
   if (!ignored.empty()) text += "; not in the net, ignored: " + Join(ignored);
   return text;
 }

@@ -13,16 +13,19 @@ namespace hp {
 /// What a net takes from a .caffemodel, by name, as Caffe's --weights does.
 struct MatchedWeights {
   std::vector<std::string> loaded;   ///< layers of the net that have all their blobs from the file
-  std::vector<std::string> missing;  ///< those with blobs that the file has not, which keep their fillers' values
+  std::vector<std::string> missing;  ///< those with blobs that neither it nor an earlier file has
+  std::vector<std::string> kept;     ///< those with blobs that the file has not, and an earlier one had
   std::vector<std::string> ignored;  ///< layers of the file that the net has not
 
-  /// One line: how many are loaded, and the names of the others. @param path of the file.
-  std::string Describe(const std::string& path) const;
+  /// One line: how many are loaded, and the names of the others. @param path of the file. @param last no other file
+  /// comes behind it, so that what is missing keeps its fillers' values.
+  std::string Describe(const std::string& path, bool last) const;
 };
 
 /// @param net the blobs of the whole net, in the order of its layers. @param file those of the file, and those of the
-/// net that get its values because they are the same parameter.
-MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file);
+/// net that get its values because they are the same parameter. @param earlier likewise of the files before it.
+MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file,
+                            const std::set<BlobKey>& earlier);
 
 /// Whether each layer that is in both has as many blobs in the file as in the net. Of parameters that layers share a
 /// file may have the blobs with one of the layers alone, as HDF5 files do.

@@ -82,7 +82,8 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
 }
 
 // Of the whole net: the same on all nodes, so one of them says it.
-void LogMatches(const NodeModel& node, const CaffeModel& model) {
+// @param last no other file comes behind it. @param earlier the blobs that files before it gave, and then its own.
+void LogMatches(const NodeModel& node, const CaffeModel& model, bool last, std::set<BlobKey>* earlier) {
   std::vector<BlobKey> net;
   std::set<BlobKey> file;
   for (const auto& [key, blob] : model.blobs) file.insert(key);
@@ -93,18 +94,21 @@ void LogMatches(const NodeModel& node, const CaffeModel& model) {
       if (model.LastOf(names) != nullptr) file.insert(net.back());
     }
   }
-  const MatchedWeights matched = MatchWeights(net, file);
+  const MatchedWeights matched = MatchWeights(net, file, *earlier);
+  earlier->insert(file.begin(), file.end());
   for (const std::string& layer : matched.ignored) LOG(INFO) << "Ignoring source layer " << layer;  // as Caffe
-  LOG(INFO) << matched.Describe(model.path);
+  LOG(INFO) << matched.Describe(model.path, last);
   if (matched.loaded.empty()) {
     LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
   }
 }
 
 // A layer that the file does not have is new: it keeps its filler's values.
-Status FromWeights(const NodeModel& node, const CaffeModel& model, ParamStore* params) {
+// @param last, earlier as LogMatches'.
+Status FromWeights(const NodeModel& node, const CaffeModel& model, bool last, std::set<BlobKey>* earlier,
+                   ParamStore* params) {
   HP_RETURN_IF_ERROR(CheckCounts(node, model));
-  if (node.rank() == 0) LogMatches(node, model);
+  if (node.rank() == 0) LogMatches(node, model, last, earlier);
   for (int i = 0; i < params->size(); ++i) {
     const std::vector<SharedBlob> names = NamesOf(node, params->param(i));
     if (model.LastOf(names) != nullptr) HP_RETURN_IF_ERROR(CopyValues(model, names, i, params));
@@ -120,10 +124,11 @@ Status SetInitialParams(const NodeModel& model, const InitialParams& from, Param
   HP_RETURN_IF_ERROR(Fill(model.any_net(caffe::TRAIN), from.seed, params));
   HP_ASSIGN_OR_RETURN(const CaffeModel in_net,
                       ModelInNet(FilterNet(model.job().graph(caffe::TRAIN).net(), caffe::TRAIN)));
-  if (!in_net.blobs.empty()) HP_RETURN_IF_ERROR(FromWeights(model, in_net, params));
-  for (const std::string& path : from.weights) {
-    HP_ASSIGN_OR_RETURN(const CaffeModel file, ReadCaffeModel(path));
-    HP_RETURN_IF_ERROR(FromWeights(model, file, params));
+  std::set<BlobKey> given;
+  if (!in_net.blobs.empty()) HP_RETURN_IF_ERROR(FromWeights(model, in_net, from.weights.empty(), &given, params));
+  for (size_t i = 0; i < from.weights.size(); ++i) {
+    HP_ASSIGN_OR_RETURN(const CaffeModel file, ReadCaffeModel(from.weights[i]));
+    HP_RETURN_IF_ERROR(FromWeights(model, file, i + 1 == from.weights.size(), &given, params));
   }
   return OkStatus();
 }

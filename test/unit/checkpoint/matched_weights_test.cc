@@ -12,23 +12,37 @@ using testing::IsEmpty;
 const std::vector<BlobKey> kNet = {{"conv1", 0}, {"conv1", 1}, {"fc6", 0}, {"fc6", 1}, {"fc7", 0}};
 
 TEST(MatchedWeights, LoadedMissingAndIgnored) {
-  const MatchedWeights matched = MatchWeights(kNet, {{"conv1", 0}, {"conv1", 1}, {"fc8", 0}, {"fc8", 1}, {"a", 0}});
+  const MatchedWeights matched = MatchWeights(kNet, {{"conv1", 0}, {"conv1", 1}, {"fc8", 0}, {"fc8", 1}, {"a", 0}}, {});
   EXPECT_THAT(matched.loaded, ElementsAre("conv1"));
   EXPECT_THAT(matched.missing, ElementsAre("fc6", "fc7"));
   EXPECT_THAT(matched.ignored, ElementsAre("a", "fc8"));
   EXPECT_EQ(
-      matched.Describe("x.caffemodel"),
+      matched.Describe("x.caffemodel", true),
       "x.caffemodel: weights of 1 layer(s) loaded; not in the file, initialized by their fillers: fc6, fc7; not in "
       "the net, ignored: a, fc8");
 }
 
 TEST(MatchedWeights, AllOrNothing) {
-  const MatchedWeights all = MatchWeights(kNet, {kNet.begin(), kNet.end()});
+  const MatchedWeights all = MatchWeights(kNet, {kNet.begin(), kNet.end()}, {});
   EXPECT_THAT(all.loaded, ElementsAre("conv1", "fc6", "fc7"));
-  EXPECT_EQ(all.Describe("x"), "x: weights of 3 layer(s) loaded");
-  const MatchedWeights none = MatchWeights(kNet, {{"conv", 0}});
+  EXPECT_EQ(all.Describe("x", true), "x: weights of 3 layer(s) loaded");
+  const MatchedWeights none = MatchWeights(kNet, {{"conv", 0}}, {});
   EXPECT_THAT(none.loaded, IsEmpty());
   EXPECT_THAT(none.missing, ElementsAre("conv1", "fc6", "fc7"));
+}
+
+/// A net may begin with the values of several files, one over the other.
+TEST(MatchedWeights, OfAnEarlierFileAreKept) {
+  const MatchedWeights first = MatchWeights(kNet, {{"fc6", 0}, {"fc6", 1}}, {});
+  EXPECT_EQ(first.Describe("a", false), "a: weights of 1 layer(s) loaded; not in the file: conv1, fc7");
+  const MatchedWeights second = MatchWeights(kNet, {{"conv1", 0}, {"conv1", 1}}, {{"fc6", 0}, {"fc6", 1}});
+  EXPECT_THAT(second.loaded, ElementsAre("conv1"));
+  EXPECT_THAT(second.kept, ElementsAre("fc6"));
+  EXPECT_THAT(second.missing, ElementsAre("fc7"));
+  EXPECT_EQ(
+      second.Describe("b", true),
+      "b: weights of 1 layer(s) loaded; not in the file, with the values of an earlier one: fc6; not in the file, "
+      "initialized by their fillers: fc7");
 }
 
 CaffeModel ModelWith(const std::vector<BlobKey>& blobs) {
