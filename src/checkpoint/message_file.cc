@@ -3,6 +3,7 @@
 // protobuf puts a length in front of each, and then its values are written straight from the caller's memory.
 #include "checkpoint/message_file.h"
 
+#include "base/float16.h"
 #include "base/input_file.h"
 
 #include "google/protobuf/io/zero_copy_stream_impl.h"
@@ -133,6 +134,42 @@ Status CopySource(const BlobSource& source, int64_t bytes, CodedOutputStream* ou
   return OkStatus();
 }
 
+template <typename Raw>
+StatusOr<std::vector<float>> Widened(const std::string& bytes, float (*widened)(Raw)) {
+  if (bytes.size() % sizeof(Raw) != 0) {
+    return DataLoss("raw_data has %zu bytes; expected a multiple of %zu", bytes.size(), sizeof(Raw));
+  }
+  std::vector<float> values(bytes.size() / sizeof(Raw));
+  for (size_t i = 0; i < values.size(); ++i) {
+    Raw raw;
+    std::memcpy(&raw, bytes.data() + i * sizeof(Raw), sizeof(Raw));
+    values[i] = widened(raw);
+  }
+  return values;
+}
+
+// NVIDIA's Caffe writes them so.
+StatusOr<std::vector<float>> TakeRawValues(const caffe::BlobProto& proto) {
+  if (!proto.has_raw_data_type()) return DataLoss("raw_data without a raw_data_type that is known");
+  switch (proto.raw_data_type()) {
+    case caffe::BlobProto::DOUBLE:
+      return Widened<double>(proto.raw_data(), [](double value) { return static_cast<float>(value); });
+    case caffe::BlobProto::FLOAT:
+      return Widened<float>(proto.raw_data(), [](float value) { return value; });
+    case caffe::BlobProto::FLOAT16:
+      return Widened<uint16_t>(proto.raw_data(), FromFloat16);
+    default:
+      return DataLoss("raw_data of type %s; expected DOUBLE, FLOAT or FLOAT16",
+                      caffe::BlobProto::RawType_Name(proto.raw_data_type()).c_str());
+  }
+}
+
+StatusOr<std::vector<float>> TakeValues(const caffe::BlobProto& proto) {
+  if (proto.data_size() > 0) return std::vector<float>(proto.data().begin(), proto.data().end());
+  if (proto.has_raw_data()) return TakeRawValues(proto);
+  return std::vector<float>(proto.double_data().begin(), proto.double_data().end());
+}
+
 }  // namespace
 
 Status ReadMessageFile(const std::string& path, const std::set<int>& parts, const PartReader& reader,
@@ -163,30 +200,26 @@ Status ParsePart(CodedInputStream* part, google::protobuf::MessageLite* message)
                   message->GetTypeName().c_str());
 }
 
-StatusOr<Blob> TakeBlob(caffe::BlobProto* proto) {
+StatusOr<Blob> TakeBlob(const caffe::BlobProto& proto) {
   Blob blob;
-  const bool scalar = !proto->has_shape() && !proto->has_num() && !proto->has_channels() && !proto->has_height() &&
-                      !proto->has_width() && proto->data_size() + proto->double_data_size() == 1;
-  blob.legacy = !proto->has_shape() && !scalar;
+  HP_ASSIGN_OR_RETURN(blob.data, TakeValues(proto));
+  const auto values = static_cast<int64_t>(blob.data.size());
+  const bool scalar = !proto.has_shape() && !proto.has_num() && !proto.has_channels() && !proto.has_height() &&
+                      !proto.has_width() && values == 1;
+  blob.legacy = !proto.has_shape() && !scalar;
   if (scalar) {
     blob.shape = Shape{1};  // Caffe writes no shape for a blob without axes
   } else if (blob.legacy) {
-    blob.shape = Shape{proto->num(), proto->channels(), proto->height(), proto->width()};
+    blob.shape = Shape{proto.num(), proto.channels(), proto.height(), proto.width()};
   } else {
-    blob.shape = Shape(std::vector<int64_t>(proto->shape().dim().begin(), proto->shape().dim().end()));
+    blob.shape = Shape(std::vector<int64_t>(proto.shape().dim().begin(), proto.shape().dim().end()));
   }
-  const int64_t values = proto->data_size() > 0 ? proto->data_size() : proto->double_data_size();
   // Divides instead of multiplying: hostile dims could overflow a product.
   int64_t left = values;
   for (int64_t dim : blob.shape.dims()) left = dim > 0 && left % dim == 0 ? left / dim : -1;
   if (left != 1) {
     return DataLoss("blob has shape \"%s\", but %lld values", blob.shape.ToString().c_str(),
                     static_cast<long long>(values));
-  }
-  if (proto->data_size() > 0) {
-    blob.data.assign(proto->data().begin(), proto->data().end());
-  } else {
-    blob.data.assign(proto->double_data().begin(), proto->double_data().end());
   }
   return blob;
 }

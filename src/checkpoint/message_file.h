@@ -33,9 +33,9 @@ Status ReadMessageFile(const std::string& path, const std::set<int>& parts, cons
 /// Parses one message that fills `part` to its limit. @return kDataLoss: the bytes are no such message.
 Status ParsePart(google::protobuf::io::CodedInputStream* part, google::protobuf::MessageLite* message);
 
-/// Makes a Blob of a BlobProto, which is not changed; values of type double are rounded to float32.
-/// @return kDataLoss: the shape and the number of values do not agree.
-StatusOr<Blob> TakeBlob(caffe::BlobProto* proto);
+/// Makes a Blob of a BlobProto; values of type double are rounded to float32, and raw ones (NVIDIA's Caffe) widened.
+/// @return kDataLoss: the shape and the number of values do not agree, or raw values are of no type of numbers.
+StatusOr<Blob> TakeBlob(const caffe::BlobProto& proto);
 
 /// The bytes that WriteBlobField writes for a field number below 16.
 int64_t BlobFieldBytes(const BlobRef& blob);

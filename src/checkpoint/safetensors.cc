@@ -4,6 +4,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/bfloat16.h"
+#include "base/float16.h"
 #include "base/format.h"
 #include "base/input_file.h"
 #include "base/pending_file.h"
@@ -43,13 +44,6 @@ int64_t ElementBytes(std::string_view dtype) {
   const auto* const found =
       std::find_if(std::begin(kTypes), std::end(kTypes), [dtype](const auto& type) { return type.first == dtype; });
   return found == std::end(kTypes) ? 0 : found->second;
-}
-
-float FromFloat16(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | fraction << 13);  // infinity, not a number
-  if (exponent == 0) return std::copysign(std::ldexp(static_cast<float>(fraction), -24), sign != 0 ? -1.0f : 1.0f);
-  return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
 /// Widens 16-bit values that fill the second half of `values` bytewise, from the front: each is read before it is

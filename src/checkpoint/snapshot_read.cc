@@ -71,7 +71,7 @@ StatusOr<State> ReadState(const std::string& path) {
   const auto reader = [&state](int, google::protobuf::io::CodedInputStream* part) -> Status {
     caffe::BlobProto proto;
     HP_RETURN_IF_ERROR(ParsePart(part, &proto));
-    auto blob = TakeBlob(&proto);
+    auto blob = TakeBlob(proto);
     if (!blob.ok()) return blob.status().Prepend("history " + std::to_string(state.histories.size()));
     state.histories.push_back(std::move(*blob));
     return OkStatus();

@@ -55,7 +55,7 @@ Status TakeBlobs(LayerProto* layer, Names* names, CaffeModel* model) {
       name = NewName(layer->name() + "_scale", names);
       first = own;
     }
-    auto blob = TakeBlob(layer->mutable_blobs(i));
+    auto blob = TakeBlob(layer->blobs(i));
     if (!blob.ok()) return blob.status().Prepend("layer \"" + name + "\" blob " + std::to_string(i - first));
     model->blobs.insert_or_assign({name, i - first}, std::move(*blob));
   }
@@ -204,8 +204,7 @@ StatusOr<CaffeModel> ModelInNet(const caffe::NetParameter& net) {
   model.path = "net \"" + net.name() + "\"";
   for (const caffe::LayerParameter& layer : net.layer()) {
     for (int i = 0; i < layer.blobs_size(); ++i) {
-      caffe::BlobProto proto = layer.blobs(i);
-      auto blob = TakeBlob(&proto);
+      auto blob = TakeBlob(layer.blobs(i));
       if (!blob.ok()) {
         return blob.status().Prepend(Format("%s: layer \"%s\" blob %d", model.path.c_str(), layer.name().c_str(), i));
       }

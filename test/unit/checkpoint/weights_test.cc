@@ -224,6 +224,34 @@ TEST_F(WeightsTest, OneNumberMayHaveNoShape) {
   EXPECT_EQ(ReadCaffeModel(path_).status().code(), StatusCode::kDataLoss);
 }
 
+// NVIDIA's Caffe writes values as they lie in memory. Numbers of fields and types are those that OpenCV reads.
+TEST_F(WeightsTest, ReadsRawValues) {
+  const auto read = [this](char type, const std::string& values) {
+    const std::string blob = std::string("\x3a\x03\x0a\x01\x02\x50", 6) + type + "\x62" +
+                             std::string(1, static_cast<char>(values.size())) + values;
+    const std::string layer = "\x0a\x02ip\x3a" + std::string(1, static_cast<char>(blob.size())) + blob;
+    WriteFile("\xa2\x06" + std::string(1, static_cast<char>(layer.size())) + layer);
+    return ReadCaffeModel(path_);
+  };
+  const auto bytes_of = [](const auto& values) {
+    return std::string(reinterpret_cast<const char*>(values), sizeof(values));
+  };
+  const double doubles[] = {0.5, -3};
+  const float floats[] = {0.5, -3};
+  const uint16_t halves[] = {0x3800, 0xC200};
+  const std::string forms[] = {bytes_of(doubles), bytes_of(floats), bytes_of(halves)};
+  for (int type = 0; type < 3; ++type) {
+    const auto model = read(static_cast<char>(type), forms[type]);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_THAT(model->blobs.at({"ip", 0}).data, ElementsAre(0.5F, -3)) << type;
+  }
+  EXPECT_THAT(read(3, "12345678").status().message(),
+              HasSubstr("layer \"ip\" blob 0: raw_data of type INT; expected DOUBLE, FLOAT or FLOAT16"));
+  EXPECT_THAT(read(9, "1234").status().message(), HasSubstr("raw_data without a raw_data_type that is known"));
+  EXPECT_THAT(read(1, "12345").status().message(), HasSubstr("raw_data has 5 bytes; expected a multiple of 4"));
+  EXPECT_THAT(read(1, "1234").status().message(), HasSubstr("blob has shape \"2\", but 1 values"));
+}
+
 TEST_F(WeightsTest, ReadsDoubles) {
   caffe::NetParameter net;
   caffe::LayerParameter* layer = net.add_layer();
