@@ -11,6 +11,7 @@
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 #include "proto/layer_names.h"
+#include "proto/weights.pb.h"
 
 #include "glog/logging.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <type_traits>
 
 namespace hp {
 namespace {
@@ -40,22 +42,22 @@ std::string NewName(const std::string& given, Names* names) {
 /// BatchNorm with scale_bias (UpgradeNet). The blobs tell: forks have that field under several numbers.
 template <typename LayerProto>
 int OwnBlobs(const LayerProto& layer) {
-  if constexpr (requires { layer.batch_norm_param(); }) {
+  if constexpr (std::is_same_v<LayerProto, LayerBlobs>) {
     if (layer.type() == "BatchNorm" && layer.blobs_size() == 5) return 3;
   }
   return layer.blobs_size();
 }
 
 template <typename LayerProto>
-Status TakeBlobs(LayerProto* layer, Names* names, CaffeModel* model) {
-  std::string name = NewName(layer->name(), names);
-  const int own = OwnBlobs(*layer);
-  for (int i = 0, first = 0; i < layer->blobs_size(); ++i) {
+Status TakeBlobs(const LayerProto& layer, Names* names, CaffeModel* model) {
+  std::string name = NewName(layer.name(), names);
+  const int own = OwnBlobs(layer);
+  for (int i = 0, first = 0; i < layer.blobs_size(); ++i) {
     if (i == own) {
-      name = NewName(layer->name() + "_scale", names);
+      name = NewName(layer.name() + "_scale", names);
       first = own;
     }
-    auto blob = TakeBlob(layer->blobs(i));
+    auto blob = TakeBlob(layer.blobs(i));
     if (!blob.ok()) return blob.status().Prepend("layer \"" + name + "\" blob " + std::to_string(i - first));
     model->blobs.insert_or_assign({name, i - first}, std::move(*blob));
   }
@@ -84,16 +86,16 @@ void SplitScaledBatchNorms(CaffeModel* model) {
 }
 
 Status ReadLayer(CodedInputStream* part, Names* names, CaffeModel* model) {
-  caffe::LayerParameter layer;
+  LayerBlobs layer;
   HP_RETURN_IF_ERROR(ParsePart(part, &layer));
-  return TakeBlobs(&layer, names, model);
+  return TakeBlobs(layer, names, model);
 }
 
 // Of the form of 2014, or of that of 2013, which has name and blobs in a layer inside.
 Status ReadOldLayer(CodedInputStream* part, Names* names, CaffeModel* model) {
-  caffe::V1LayerParameter layer;
+  V1LayerBlobs layer;
   HP_RETURN_IF_ERROR(ParsePart(part, &layer));
-  return layer.has_layer() ? TakeBlobs(layer.mutable_layer(), names, model) : TakeBlobs(&layer, names, model);
+  return layer.has_layer() ? TakeBlobs(layer.layer(), names, model) : TakeBlobs(layer, names, model);
 }
 
 // The blobs of one layer, in their order.

@@ -224,6 +224,25 @@ TEST_F(WeightsTest, OneNumberMayHaveNoShape) {
   EXPECT_EQ(ReadCaffeModel(path_).status().code(), StatusCode::kDataLoss);
 }
 
+// Forks have fields of their own under the numbers of Caffe's, in layers with blobs and without.
+TEST_F(WeightsTest, FieldsThatAreNotNeededMayBeAnything) {
+  caffe::NetParameter net;
+  caffe::LayerParameter* const layer = net.add_layer();
+  layer->set_name("ip");
+  *layer->add_blobs() = BlobOf({2}, {1, 2});
+  std::string bytes = net.SerializeAsString();
+  for (const std::string& field : {std::string("\xa2\x09\x02\x08\x01", 5),  // 148, clip_param: without its bounds
+                                   std::string("\xca\x08\x02\x0a\x7f", 5),  // 137, embed_param: no message
+                                   std::string("\xaa\x09\x00", 3)}) {       // 149, engine
+    bytes += "\xa2\x06" + std::string(1, static_cast<char>(field.size())) + field;  // in a layer of its own
+  }
+  ASSERT_FALSE(caffe::NetParameter().ParseFromString(bytes));
+  WriteFile(bytes);
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(model->blobs.at({"ip", 0}).data, ElementsAre(1, 2));
+}
+
 // NVIDIA's Caffe writes values as they lie in memory. Numbers of fields and types are those that OpenCV reads.
 TEST_F(WeightsTest, ReadsRawValues) {
   const auto read = [this](char type, const std::string& values) {
