@@ -2,6 +2,7 @@
 
 #include "proto/net_filter.h"
 #include "proto/placed_text.h"
+#include "proto/upgrade/upgrade.h"
 
 #include <algorithm>
 #include <numeric>
@@ -30,11 +31,21 @@ Status AtNamed(const Status& status, const caffe::NetParameter& net, const std::
   return found == layers.end() ? status : AtLayer(status, net.layer(*found));
 }
 
-// Line of the field whose name `fault` begins with, from 1; 0: it is not set in the text that `tree` was made of.
-int LineOfFirstField(const std::string& fault, const TextFormat::ParseInfoTree& tree) {
-  const std::string name = fault.substr(0, fault.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
+// Line of a solver's field, from 1; 0: it is not set in the text that `tree` was made of.
+int LineOfField(const std::string& name, const TextFormat::ParseInfoTree& tree) {
   const auto* field = caffe::SolverParameter::descriptor()->FindFieldByName(name);
   return field == nullptr ? 0 : tree.GetLocation(field, field->is_repeated() ? 0 : -1).line + 1;
+}
+
+// The fault with the place of the field whose name it begins with, under the name that the file has for it.
+std::string AtFirstField(std::string fault, const std::string& path, const TextFormat::ParseInfoTree& tree) {
+  const std::string name = fault.substr(0, fault.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
+  int line = LineOfField(name, tree);
+  if (const std::string old = OldNameOf(name); line == 0 && !old.empty()) {
+    line = LineOfField(old, tree);
+    if (line > 0) fault.replace(0, name.size(), old);
+  }
+  return path + (line > 0 ? ":" + std::to_string(line) : "") + ": " + fault;
 }
 
 }  // namespace
@@ -61,9 +72,8 @@ Status AtFields(const Status& status, const std::string& solver_path) {
   std::istringstream faults(status.message());
   std::string message;
   for (std::string fault; std::getline(faults, fault);) {
-    const int line = known ? LineOfFirstField(fault, tree) : 0;
     message +=
-        (message.empty() ? "" : "\n") + solver_path + (line > 0 ? ":" + std::to_string(line) : "") + ": " + fault;
+        (message.empty() ? "" : "\n") + (known ? AtFirstField(fault, solver_path, tree) : solver_path + ": " + fault);
   }
   return Status(status.code(), message);
 }

@@ -333,6 +333,12 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& p
   return upgrade;
 }
 
+std::string OldNameOf(const std::string& field) {
+  if (field == "type") return "solver_type";
+  if (field == "warmup_iter") return "rampup_interval";
+  return field == "warmup_start_lr" ? "rampup_lr" : "";
+}
+
 Status UpgradeSolver(caffe::SolverParameter* solver) {
   solver->clear_engine();
   HP_RETURN_IF_ERROR(UpgradeType(solver));

@@ -43,4 +43,7 @@ Status AtOrigin(const Status& status, const NetUpgrade::Origin& origin, const Pl
 /// @return kInvalidArgument: both forms are there, as "FIELD: ..." of the old one.
 Status UpgradeSolver(caffe::SolverParameter* solver);
 
+/// The name of the field that UpgradeSolver makes `field` of: "rampup_lr" of "warmup_start_lr". "": there is none.
+std::string OldNameOf(const std::string& field);
+
 }  // namespace hp

@@ -134,6 +134,11 @@ TEST_F(SolverFileTest, FaultsOfFieldsNameTheirLines) {
                                                     ":5: test_iter, several\n" + solver + ": max_iter: missing\n" +
                                                     solver + ": no field");
   EXPECT_EQ(AtFields(faults, solver).code(), faults.code());
+  const std::string nvidias =
+      Write("nvidias.prototxt", "net: 'net.prototxt'\nrampup_interval: -1\nwarmup_start_lr: -2\n");
+  EXPECT_EQ(
+      AtFields(InvalidArgument("warmup_iter: -1; wrong\nwarmup_start_lr: -2\ntype: none"), nvidias).message(),
+      nvidias + ":2: rampup_interval: -1; wrong\n" + nvidias + ":3: warmup_start_lr: -2\n" + nvidias + ": type: none");
   EXPECT_TRUE(AtFields(OkStatus(), solver).ok());
   EXPECT_EQ(AtFields(InvalidArgument("momentum: -1"), folder_ + "/absent").message(),
             folder_ + "/absent: momentum: -1");
