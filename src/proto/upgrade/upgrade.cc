@@ -188,10 +188,10 @@ void DropEngines(caffe::NetParameter* net) {
   for (caffe::LayerParameter& layer : *net->mutable_layer()) layer.clear_engine();
 }
 
-/// Caffe takes input_shape where there is input_dim as well.
+/// Caffe takes input_shape where there is input_dim as well, and lets more of them be than it needs.
 Status CheckInputs(const caffe::NetParameter& net) {
   const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
-  if (shapes > 0 ? shapes == inputs : dims == 4 * inputs) return OkStatus();
+  if (shapes > 0 ? shapes >= inputs : dims >= 4 * inputs) return OkStatus();
   return InvalidArgument(
       "the net has %d input, %d input_shape and %d input_dim; expected one input_shape, or four input_dim, for each "
       "input",

@@ -313,6 +313,8 @@ TEST(Upgrade, FieldsMoveFromTheParameterOfTheLayersOwnTypeAlone) {
 TEST(Upgrade, DimsWithoutAnInputOrBesideAShapeSayNothing) {
   const std::string relu = "layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }";
   EXPECT_EQ(HashMessage(Upgraded("input_dim: 3 input_shape { dim: 2 } " + relu)), HashMessage(Upgraded(relu)));
+  const std::string four = "input: 'a' input_dim: 1 input_dim: 2 input_dim: 3 input_dim: 4 ";
+  EXPECT_EQ(HashMessage(Upgraded(four + "input_dim: 5 " + relu)), HashMessage(Upgraded(four + relu)));
   EXPECT_EQ(HashMessage(Upgraded("input: 'a' input_shape { dim: 2 dim: 5 } input_dim: 7 " + relu)),
             HashMessage(Upgraded("input: 'a' input_shape { dim: 2 dim: 5 } " + relu)));
 }
