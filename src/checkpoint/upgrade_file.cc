@@ -111,6 +111,7 @@ StatusOr<std::string> UpgradeSolverText(caffe::SolverParameter solver, const Tex
   std::vector<std::string> forms;
   if (solver.has_solver_type()) forms.emplace_back("solver_type instead of type");
   if (solver.has_rampup_interval() || solver.has_rampup_lr()) forms.emplace_back("rampup_interval or rampup_lr");
+  if (solver.has_engine()) forms.emplace_back("an engine of a fork of Caffe, which is left out");
   HP_RETURN_IF_ERROR(AtFields(UpgradeSolver(&solver), from));
   for (const auto& [net, of_net] : NetsInside(&solver, places)) {
     HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net, PlacesIn(from, of_net)));

@@ -182,10 +182,28 @@ void UpgradeBatchNorm(caffe::LayerParameter* layer) {
   if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
 }
 
-/// Intel's names of the library that computes, which is the node's choice.
-void DropEngines(caffe::NetParameter* net) {
+/// Clears the engine of a typed parameter, if it is one of Intel's, which Caffe cannot parse. @return it was one.
+template <typename Parameter>
+bool DropIntelsEngine(Parameter* parameter) {
+  if (parameter->engine() < Parameter::MKL2017) return false;
+  parameter->clear_engine();
+  return true;
+}
+
+/// Forks' names of the library that computes, which is the node's choice.
+void DropEngines(caffe::NetParameter* net, NetUpgrade* upgrade) {
+  bool dropped = net->has_engine();
   net->clear_engine();
-  for (caffe::LayerParameter& layer : *net->mutable_layer()) layer.clear_engine();
+  for (caffe::LayerParameter& layer : *net->mutable_layer()) {
+    dropped |= layer.has_engine() || layer.batch_norm_param().has_engine();
+    layer.clear_engine();
+    if (layer.has_batch_norm_param()) layer.mutable_batch_norm_param()->clear_engine();
+    if (layer.has_convolution_param()) dropped |= DropIntelsEngine(layer.mutable_convolution_param());
+    if (layer.has_lrn_param()) dropped |= DropIntelsEngine(layer.mutable_lrn_param());
+    if (layer.has_pooling_param()) dropped |= DropIntelsEngine(layer.mutable_pooling_param());
+    if (layer.has_relu_param()) dropped |= DropIntelsEngine(layer.mutable_relu_param());
+  }
+  if (dropped) upgrade->forms.emplace_back("engines of a fork of Caffe, which are left out");
 }
 
 /// Caffe takes input_shape where there is input_dim as well, and lets more of them be than it needs.
@@ -320,7 +338,7 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& p
   } else {
     for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({Origin::kLayer, i});
   }
-  DropEngines(net);
+  DropEngines(net, &upgrade);
   SplitScaledBatchNorms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
   if (net->input_size() > 0) {

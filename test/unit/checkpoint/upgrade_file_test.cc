@@ -76,6 +76,18 @@ TEST_F(UpgradeFileTest, ASolverWithItsNet) {
   EXPECT_EQ(solver.net_param().layer(0).type(), "ReLU");
 }
 
+/// Caffe can parse what is written, and what is not there any more is said.
+TEST_F(UpgradeFileTest, EnginesOfIntelsAreLeftOut) {
+  const auto done = UpgradeFile(Write("/in",
+                                      "engine: 'MKLDNN'\nnet_param { layer { name: 'a' type: 'Convolution' "
+                                      "convolution_param { engine: MKL2017 } } }"),
+                                folder_ + "/out");
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_THAT(*done,
+              HasSubstr("a solver, which had an engine of a fork of Caffe, which is left out; engines of a fork"));
+  EXPECT_EQ(Read("/out").find("engine"), std::string::npos);
+}
+
 TEST_F(UpgradeFileTest, WeightsKeepTheirBits) {
   caffe::NetParameter old;
   caffe::V1LayerParameter* const layer = old.add_layers();

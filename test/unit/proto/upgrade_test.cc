@@ -204,8 +204,24 @@ TEST_F(UpgradeTest, ABatchNormOfNvidiasIsTwoLayers) {
 }
 
 TEST_F(UpgradeTest, IntelsEnginesGo) {
-  const caffe::NetParameter net = Upgraded("engine: 'MKLDNN' layer { name: 'r' type: 'ReLU' engine: 'MKL2017' }");
+  caffe::NetParameter net = Upgraded("engine: 'MKLDNN' layer { name: 'r' type: 'ReLU' engine: 'MKL2017' }");
   EXPECT_EQ(net.DebugString(), Parse("layer { name: 'r' type: 'ReLU' }").DebugString());
+  // Caffe knows its own alone, and refuses a file with another.
+  for (const char* const parameter : {"convolution_param", "lrn_param", "pooling_param", "relu_param"}) {
+    const auto layer = [&](const std::string& field) {
+      return "layer { name: 'a' " + std::string(parameter) + " { " + field + " } }";
+    };
+    net = Parse(layer("engine: MKL2017"));
+    const auto upgrade = UpgradeNet(&net);
+    ASSERT_TRUE(upgrade.ok()) << upgrade.status();
+    EXPECT_EQ(upgrade->forms, std::vector<std::string>{"engines of a fork of Caffe, which are left out"});
+    EXPECT_EQ(net.DebugString(), Parse(layer("")).DebugString());
+    EXPECT_EQ(Upgraded(layer("engine: CUDNN")).DebugString(), Parse(layer("engine: CUDNN")).DebugString());
+  }
+  EXPECT_FALSE(Upgraded("layer { name: 'n' type: 'BatchNorm' batch_norm_param { engine: CUDNN } }")
+                   .layer(0)
+                   .batch_norm_param()
+                   .has_engine());
   const std::string head = "net: '" + Write("net.prototxt", "layer { name: 'r' type: 'ReLU' }") + "'\n";
   const auto solver = ReadSolver(Write("s.prototxt", head + "engine: 'MKLDNN'"));
   ASSERT_TRUE(solver.ok()) << solver.status();
