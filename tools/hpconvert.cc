@@ -30,10 +30,10 @@ constexpr char kUsage[] =
 upgrade: IN is a net or a solver (prototxt) or weights (.caffemodel), of which it finds out by itself. hpnode reads the
 old forms as well; other programs may not. Comments of a prototxt are lost.
 
-weights: one of IN and OUT is a .safetensors, the other a .caffemodel of the net; shapes are checked. A file of names
-says which layer has the parameters of which module, a line each: "MODULE LAYER", for a BatchNorm
-"MODULE BATCHNORM_LAYER SCALE_LAYER", and "TENSOR = LAYER BLOB" for a single tensor. Those of torchvision's nets are in
-examples/torchvision.
+weights: one of IN and OUT is a .safetensors, the other a .caffemodel of the net, or a .caffemodel.h5, which is HDF5 and
+may be larger than 2 GiB; shapes are checked. A file of names says which layer has the parameters of which module, a
+line each: "MODULE LAYER", for a BatchNorm "MODULE BATCHNORM_LAYER SCALE_LAYER", and "TENSOR = LAYER BLOB" for a single
+tensor. Those of torchvision's nets are in examples/torchvision.
 
 Example:
   hpconvert upgrade lenet_2013.prototxt lenet.prototxt

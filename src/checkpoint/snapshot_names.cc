@@ -34,29 +34,33 @@ std::string LayerAround(const std::string& name, const std::set<std::string>& la
 
 }  // namespace
 
-Status CheckSnapshotNames(const caffe::SolverParameter& solver, int64_t bytes, const caffe::NetParameter& net,
-                          const std::set<std::string>& layers) {
-  if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
-  if (bytes <= MostMessageBytes(solver)) return OkStatus();
+Status CheckHdf5Names(const caffe::NetParameter& net, const std::set<std::string>& layers,
+                      const std::string& expected) {
   const std::vector<std::string> given = GivenNames(net);
-  const char* const expected =
-      MostMessageBytes(solver) == 0 ? "another name, or snapshot_format: BINARYPROTO" : "another name";
   for (int i = 0; i < net.layer_size(); ++i) {
     const std::string& name = net.layer(i).name();
     if (!layers.contains(name)) continue;
     std::string fault;
     if (given[i] != name) {
-      fault = Format("it is named \"%s\", and so is a layer before it; an HDF5 snapshot holds one layer of a name",
+      fault = Format("it is named \"%s\", and so is a layer before it; an HDF5 file holds one layer of a name",
                      given[i].c_str());
     } else if (!IsPath(name)) {
-      fault = Format("in an HDF5 snapshot a name is a path of up to %d parts, and this is none", kMostHdf5NameParts);
+      fault = Format("in an HDF5 file a name is a path of up to %d parts, and this is none", kMostHdf5NameParts);
     } else if (const std::string other = LayerAround(name, layers); !other.empty()) {
-      fault = Format("in an HDF5 snapshot that is where the blobs of layer \"%s\" are", other.c_str());
+      fault = Format("in an HDF5 file that is where the blobs of layer \"%s\" are", other.c_str());
     }
     if (fault.empty()) continue;
-    return InvalidArgument("layer \"%s\": %s; expected %s", name.c_str(), fault.c_str(), expected);
+    return InvalidArgument("layer \"%s\": %s; expected %s", name.c_str(), fault.c_str(), expected.c_str());
   }
   return OkStatus();
+}
+
+Status CheckSnapshotNames(const caffe::SolverParameter& solver, int64_t bytes, const caffe::NetParameter& net,
+                          const std::set<std::string>& layers) {
+  if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
+  if (bytes <= MostMessageBytes(solver)) return OkStatus();
+  return CheckHdf5Names(
+      net, layers, MostMessageBytes(solver) == 0 ? "another name, or snapshot_format: BINARYPROTO" : "another name");
 }
 
 }  // namespace hp

@@ -8,6 +8,7 @@
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/snapshot_names.h"
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 #include "proto/layer_names.h"
@@ -235,8 +236,9 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
   }
   CHECK_EQ(placed, blobs.size()) << "blobs of layers that the net does not have";
   if (bytes > kMaxMessageBytes2GiB) {
-    return ResourceExhausted("%s: %.2f GB of parameters exceed the 2 GiB limit of a .caffemodel (protobuf)",
-                             file->path().c_str(), static_cast<double>(bytes) * 1e-9);
+    return ResourceExhausted(
+        "%s: %.2f GB of parameters exceed the 2 GiB limit of a .caffemodel (protobuf); HDF5 (.caffemodel.h5) has none",
+        file->path().c_str(), static_cast<double>(bytes) * 1e-9);
   }
   CodedOutputStream out(file->stream());
   head.SerializeToCodedStream(&out);
@@ -244,7 +246,24 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
   return OkStatus();
 }
 
+namespace {
+
+Status WriteAsHdf5(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs) {
+  const std::string suffix = ".tmp";
+  std::set<std::string> layers;
+  for (const auto& [key, blob] : blobs) layers.insert(key.first);
+  HP_RETURN_IF_ERROR(CheckHdf5Names(net, layers, "another name, or a .caffemodel").Prepend(path));
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path, suffix));
+  HP_RETURN_IF_ERROR(WriteHdf5Model(path + suffix, blobs));
+  HP_RETURN_IF_ERROR(file->Sync());
+  HP_RETURN_IF_ERROR(file->Commit());
+  return SyncFolderOf(path);
+}
+
+}  // namespace
+
 Status WriteCaffeModel(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs) {
+  if (IsHdf5Path(path)) return WriteAsHdf5(path, net, blobs);
   HP_ASSIGN_OR_RETURN(const auto file, SummedFile::Create(path));
   HP_RETURN_IF_ERROR(WriteModelTo(net, blobs, file.get()));
   HP_RETURN_IF_ERROR(file->Sync());

@@ -80,13 +80,15 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
 /// @return kDataLoss: a blob's shape contradicts its number of values; names the layer.
 StatusOr<CaffeModel> ModelInNet(const caffe::NetParameter& net);
 
-/// Writes a .caffemodel, layer by layer from the caller's memory to the file, without a second copy. Atomic: after an
-/// error, or a crash at any moment, `path` is what it was before. Lasts through a power failure once it returns ok.
+/// Writes a .caffemodel, layer by layer from the caller's memory to the file, without a second copy; or HDF5, which has
+/// no limit of size, if the path ends in ".h5". Atomic: after an error, or a crash at any moment, `path` is what it was
+/// before. Lasts through a power failure once it returns ok.
 /// @param net the training net, as Caffe writes it; blobs that it already contains are left out. Its layers are written
 /// under their GivenNames (proto/layer_names.h).
 /// @param blobs those to put into its layers; each must belong to a layer of `net`, and a layer's must count from 0
 /// without a gap (CHECK).
-/// @return kResourceExhausted: disk full or over protobuf's 2 GiB; kInvalidArgument: the folder cannot be written.
+/// @return kResourceExhausted: disk full or over protobuf's 2 GiB; kInvalidArgument: the folder cannot be written, or a
+/// name cannot stand in HDF5 (CheckHdf5Names); kFailedPrecondition: CheckHdf5.
 Status WriteCaffeModel(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs);
 
 }  // namespace hp

@@ -267,8 +267,9 @@ StatusOr<std::string> FromCaffe(const std::string& from, const std::string& to, 
 
 StatusOr<std::string> ConvertWeights(const std::string& from, const std::string& to,
                                      const ConvertWeightsOptions& options) {
-  if (IsSafetensorsPath(from) == IsSafetensorsPath(to) || to.ends_with(".h5")) {
-    return InvalidArgument("from %s to %s: expected one .safetensors and one .caffemodel", from.c_str(), to.c_str());
+  if (IsSafetensorsPath(from) == IsSafetensorsPath(to)) {
+    return InvalidArgument("from %s to %s: expected one .safetensors and one .caffemodel or .caffemodel.h5",
+                           from.c_str(), to.c_str());
   }
   if (options.net.empty()) return InvalidArgument("--net=NET.prototxt is missing: the net whose weights these are");
   HP_ASSIGN_OR_RETURN(const NamedNet named, NameNet(options));

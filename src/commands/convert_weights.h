@@ -13,8 +13,9 @@ struct ConvertWeightsOptions {
   std::string cache_dir;  ///< DatasetOptions::cache_dir
 };
 
-/// Writes the weights of a safetensors file as a .caffemodel, or the other way round; which way, the ends of the two
-/// paths say. Shapes are the net's. A module of which `from` has no tensor at all is left out. Any thread; blocks.
+/// Writes the weights of a safetensors file as a .caffemodel (or .caffemodel.h5), or the other way round; which way,
+/// the ends of the two paths say. Shapes are the net's. A module of which `from` has no tensor at all is left out. Any
+/// thread; blocks.
 ///
 /// PyTorch's weights of convolutions and fully connected layers are laid out as Caffe's. Of a BatchNorm, Caffe's file
 /// has sums and their weight: running_mean times the third blob. That is the power of two next to 1 / (1 -

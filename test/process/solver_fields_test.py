@@ -86,6 +86,15 @@ class SolverFieldsTest(cluster.JobTest):
             self.assertEqual(status, 2, text)
             self.assertRegex(text, said)
 
+    def test_weights_of_another_program_become_hdf5(self):
+        self.make_job(iterations=2, snapshot=2)
+        self.run_job(self.make_table(conv=1, fc=0, micro_batches=1))
+        paths = [self.path(name) for name in ("out_iter_2.caffemodel", "w.safetensors", "w.caffemodel.h5", "back.safetensors")]
+        for source, target in zip(paths, paths[1:]):
+            status, text = cluster.run_tool("hpconvert", "weights", source, target, "--net=" + self.path("net.prototxt"))
+            self.assertEqual(status, 0, text)
+        self.assertEqual(self.read("back.safetensors"), self.read("w.safetensors"))
+
     def test_names_with_slashes_are_groups_in_hdf5_files(self):
         net = cluster.NET.replace('name: "conv1"', 'name: "block/conv1"').replace('name: "ip2"', 'name: "block/fc/ip2"')
         self.train(1, 1, iterations=10, snapshot=10, net=net)
@@ -111,7 +120,7 @@ class SolverFieldsTest(cluster.JobTest):
         if any("snapshot_format: HDF5; " in text for text in said):
             self.skipTest("SKIPPED: libhdf5 is missing")
         line = 1 + net[:net.rindex('name: "ip1"')].count("\n")
-        fault = (r'net\.prototxt:%d: layer "ip1#2": it is named "ip1", and so is a layer before it; an HDF5 snapshot holds '
+        fault = (r'net\.prototxt:%d: layer "ip1#2": it is named "ip1", and so is a layer before it; an HDF5 file holds '
                  'one layer of a name; expected another name, or snapshot_format: BINARYPROTO' % line)
         self.assertEqual(len(said), 2, [node.text() for node in nodes.values()])
         for text in said:

@@ -80,6 +80,26 @@ TEST_F(Hdf5FileTest, IsKnownWhateverItsName) {
   EXPECT_TRUE(IsHdf5File(folder_ + "/missing.h5"));
 }
 
+/// What is written under a name of HDF5's is HDF5, or nothing.
+TEST_F(Hdf5FileTest, IsWrittenWhereTheNameSaysSo) {
+  const std::string path = folder_ + "/weights.caffemodel.h5";
+  const std::vector<float> values = {1, 2};
+  caffe::NetParameter net;
+  net.add_layer()->set_name("fc");
+  ASSERT_TRUE(WriteCaffeModel(path, net, {{{"fc", 0}, {{2}, values.data()}}}).ok());
+  const auto model = ReadHdf5Model(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->blobs.at({"fc", 0}).data, values);
+  net.mutable_layer(0)->set_name("/fc");
+  const Status status = WriteCaffeModel(path, net, {{{"/fc", 0}, {{2}, values.data()}}});
+  EXPECT_EQ(status.message(),
+            path +
+                ": layer \"/fc\": in an HDF5 file a name is a path of up to 64 parts, and this is none; "
+                "expected another name, or a .caffemodel");
+  EXPECT_TRUE(ReadHdf5Model(path).ok()) << "as it was";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no temporary file is left";
+}
+
 /// Binary files say that a layer is a BatchNorm; these don't.
 TEST_F(Hdf5FileTest, ABatchNormWithScaleBiasIsTwoLayers) {
   const std::vector<float> values = {1, 2, 3};
@@ -174,7 +194,7 @@ TEST(SnapshotNames, Hdf5HoldsOneLayerOfAName) {
   const Status status = CheckSnapshotNames(solver, 4, net, {"ip", "ip#2"});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
-            "layer \"ip#2\": it is named \"ip\", and so is a layer before it; an HDF5 snapshot holds one layer of a "
+            "layer \"ip#2\": it is named \"ip\", and so is a layer before it; an HDF5 file holds one layer of a "
             "name; expected another name, or snapshot_format: BINARYPROTO");
   EXPECT_TRUE(CheckSnapshotNames(solver, 4, net, {"ip"}).ok()) << "the other has nothing to write";
   EXPECT_TRUE(CheckSnapshotNames(solver, 4, NetOf({"a", "ip#2"}), {"ip#2"}).ok()) << "a name of its own";
@@ -196,12 +216,12 @@ TEST(SnapshotNames, Hdf5TakesNamesThatArePaths) {
   EXPECT_EQ(check(NameOf(kMostHdf5NameParts), "ip"), "");
   for (const char* const bad : {"", "/a", "a/", "a//b", "./a", "a/./b", "."}) {
     EXPECT_EQ(check(bad, "ip"), "layer \"" + std::string(bad) +
-                                    "\": in an HDF5 snapshot a name is a path of up to 64 parts, and this is none; "
+                                    "\": in an HDF5 file a name is a path of up to 64 parts, and this is none; "
                                     "expected another name, or snapshot_format: BINARYPROTO");
   }
   EXPECT_NE(check(NameOf(kMostHdf5NameParts + 1), "ip"), "");
   EXPECT_TRUE(check("ip/0/x", "ip")
-                  .starts_with("layer \"ip/0/x\": in an HDF5 snapshot that is where the blobs of layer \"ip\" are"));
+                  .starts_with("layer \"ip/0/x\": in an HDF5 file that is where the blobs of layer \"ip\" are"));
   EXPECT_EQ(check("ip/0/x", "fc"), "");
 }
 
