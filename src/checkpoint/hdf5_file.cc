@@ -161,31 +161,33 @@ class Reader {
     }
     return names;
   }
-  StatusOr<Blob> ReadDataset(hid_t group, const std::string& name) const {
+  /// @param within the group's name, for messages.
+  StatusOr<Blob> ReadDataset(hid_t group, const std::string& within, const std::string& name) const {
+    const std::string label = Printable(within) + "/" + name;
     const Hdf5Handle set(api_.open_dataset(group, name.c_str(), 0), api_.close_dataset);
-    if (!set.ok()) return Error("no dataset " + name);
+    if (!set.ok()) return Error("no dataset " + label);
     const Hdf5Handle space(api_.space_of(set.id()), api_.close_space);
     const int rank = space.ok() ? api_.rank(space.id()) : -1;
-    if (rank < 0 || rank > kMostRank) return Error("dataset " + name + " has no shape");
+    if (rank < 0 || rank > kMostRank) return Error("dataset " + label + " has no shape");
     std::vector<hsize_t> dims(rank);
     api_.dims(space.id(), dims.data(), nullptr);
     int64_t left = kMostHdf5Elements;  // of a product that could overflow
     for (const hsize_t dim : dims)
       left = dim == 0 ? left : left / static_cast<int64_t>(std::min<hsize_t>(dim, INT64_MAX));
-    if (left == 0) return Error("dataset " + name + " is too large");
+    if (left == 0) return Error("dataset " + label + " is too large");
     Blob blob;
     blob.shape = dims.empty() ? Shape{1} : Shape(std::vector<int64_t>(dims.begin(), dims.end()));
     blob.data.resize(blob.shape.count());
     if (api_.read(set.id(), api_.native_float, 0, 0, 0, blob.data.data()) < 0)
-      return Error("dataset " + name + " cannot be read");
+      return Error("dataset " + label + " cannot be read as numbers");
     return blob;
   }
-  /// Those of a group named 0, 1, ...
-  StatusOr<std::vector<Blob>> Numbered(hid_t group) const {
+  /// The histories: those of the group that are named 0, 1, ...
+  StatusOr<std::vector<Blob>> Histories(hid_t group) const {
     HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group));
     std::vector<Blob> blobs;
     for (size_t i = 0; i < names.size(); ++i) {
-      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group, std::to_string(i)));
+      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group, "history", std::to_string(i)));
       blobs.push_back(std::move(blob));
     }
     return blobs;
@@ -213,7 +215,7 @@ class Reader {
         HP_RETURN_IF_ERROR(TakeLayer(data, layer + "/" + name, depth + 1, groups, model));
         continue;
       }
-      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group.id(), name));
+      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group.id(), "data/" + layer, name));
       model->blobs[{layer, std::stoi(name)}] = std::move(blob);
     }
     return OkStatus();
@@ -327,7 +329,7 @@ StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::Solver
   HP_RETURN_IF_ERROR(TakeHead(reader, head));
   const Hdf5Handle group(api->open_group(reader.file(), "history", 0), api->close_group);
   if (!group.ok()) return reader.Error("no group history");
-  return reader.Numbered(group.id());
+  return reader.Histories(group.id());
 }
 
 #else
