@@ -211,6 +211,9 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const Snaps
   snapshot.current_step = state.head.current_step();
   HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(snapshot.state_path, state.head, checked));
   const std::string model_path = FindModel(snapshot.state_path, state.head.learned_net());
+  if (!Exists(model_path)) {
+    return NotFound("%s: no such file, and %s needs it", model_path.c_str(), snapshot.state_path.c_str());
+  }
   HP_ASSIGN_OR_RETURN(snapshot.model, ReadCaffeModel(model_path));
   snapshot.file_histories = std::move(state.histories);
   return snapshot;

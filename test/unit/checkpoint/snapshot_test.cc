@@ -213,6 +213,9 @@ TEST_F(SnapshotTest, ReadsCaffesOwn) {
   EXPECT_EQ(snapshot->iteration, 33);
   EXPECT_FALSE(snapshot->manifest.has_value());
   EXPECT_EQ(snapshot->histories.at({"fc", 0})[0].data[19], 9.5f);
+  fs::remove(Path("old.caffemodel"));
+  EXPECT_EQ(ReadSnapshot(Path("old.solverstate")).status().message(),
+            "/home/somebody/caffe/old.caffemodel: no such file, and " + Path("old.solverstate") + " needs it");
 }
 
 TEST_F(SnapshotTest, RefusesAnIterationBelow0) {
