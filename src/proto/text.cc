@@ -21,6 +21,9 @@ using google::protobuf::TextFormat;
 // Nets nest a handful of messages; the limit keeps a hostile file from exhausting the stack.
 constexpr int kMaxNesting = 64;
 
+/// Of UTF-8, which editors of Windows put in front of a text.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 /// Keeps the first error: the ones behind it mostly follow from it.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
@@ -80,7 +83,8 @@ Status ReadTextProto(const std::string& path, google::protobuf::Message* message
 }
 
 Status ReadPlacedText(const std::string& path, google::protobuf::Message* message, TextFormat::ParseInfoTree* places) {
-  HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path));
+  HP_ASSIGN_OR_RETURN(std::string text, ReadInputFile(path));
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return Parse(text, path, message, places);
 }
 

@@ -233,10 +233,19 @@ Status ExplainTextError(const std::string& text, const std::string& name, const 
     return at(here, Format("%s is out of range; expected a number that fits the field \"%s\"",
                            tokens[here].text.c_str(), FramesAt(tokens, here, root).back().field.c_str()));
   }
+  const auto there = [&](const char* what) {
+    return InvalidArgument("%s:%d:%d: %s", name.c_str(), line + 1, column + 1, what);
+  };
+  if (message.rfind("Unexpected end of string", 0) == 0 || message.rfind("String literals cannot cross", 0) == 0) {
+    return there("a string in quotes has no end; expected its second quote on the same line");
+  }
+  if (message.rfind("Interpreting non ascii", 0) == 0) {
+    return there("a character that is not ASCII; expected such characters in strings and comments alone");
+  }
   if (message.rfind("Expected ", 0) == 0) {
     return at(here, Mismatch(tokens, here, FramesAt(tokens, here, root), message));
   }
-  return InvalidArgument("%s:%d:%d: %s", name.c_str(), line + 1, column + 1, message.c_str());
+  return there(message.c_str());
 }
 
 }  // namespace hp

@@ -71,6 +71,16 @@ TEST_F(SolverFileTest, ErrorsOfALayerNameItsLine) {
   EXPECT_EQ(AtLayer(wrong, with_net->net_param()).message(), inlined + ":6: layer \"b\": is wrong");
 }
 
+/// Which editors of Windows put in front of a text.
+TEST_F(SolverFileTest, AByteOrderMarkIsPassedOver) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const auto net = ReadNet(Write("net.prototxt", mark + kNet));
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(net->name(), "n");
+  const std::string wrong = Write("net.prototxt", mark + "nmae: 'n'");
+  EXPECT_THAT(ReadNet(wrong).status().message(), StartsWith(wrong + ":1:1: unknown field \"nmae\""));
+}
+
 /// Caffe's nets have a layer "data" for each phase.
 TEST_F(SolverFileTest, ErrorsOfALayerNameTheLineOfItsPhase) {
   const Status wrong = InvalidArgument("layer \"data\": is wrong");

@@ -124,6 +124,17 @@ TEST(TextTest, DeepNestingAndRubbishAreErrors) {
   EXPECT_NE(NetError("layer { name: 'abc"), "");
 }
 
+/// As in a file that is cut, or was written in a text processor.
+TEST(TextTest, StringsWithoutAnEndAndStrangeCharacters) {
+  EXPECT_EQ(NetError("name: 'n'\nlayer { name: \"conv"),
+            "net.prototxt:2:20: a string in quotes has no end; expected its second quote on the same line");
+  EXPECT_EQ(NetError("name: \"n\nlayer { }"),
+            "net.prototxt:1:9: a string in quotes has no end; expected its second quote on the same line");
+  EXPECT_EQ(NetError("name: \xE2\x80\x9Cn\xE2\x80\x9D"),
+            "net.prototxt:1:7: a character that is not ASCII; expected such characters in strings and comments alone");
+  EXPECT_EQ(NetError("# \xC3\xBC\nname: '\xC3\xBC'"), "");
+}
+
 TEST(TextTest, MissingFileAndFolder) {
   RoutingTableConfig table;
   EXPECT_EQ(ReadTextProto("/nonexistent/t.prototxt", &table).message(), "/nonexistent/t.prototxt: no such file");
