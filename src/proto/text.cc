@@ -92,7 +92,7 @@ Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* pla
   const PlaceOfOrigin place_of = PlacesIn(path, places);
   HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net, place_of));
   if (!upgrade.forms.empty()) {
-    LOG(INFO) << path << " is in an old form of Caffe's, and is read as today's: it has " << Join(upgrade.forms, "; ");
+    LOG(INFO) << path << " is read in the form of today's Caffe: it has " << Join(upgrade.forms, "; ");
   }
   for (int i = 0; i < net->layer_size(); ++i) net->mutable_layer(i)->set_place(place_of(upgrade.origins[i]));
   HP_RETURN_IF_ERROR(CheckNet(*net, path));

@@ -3,8 +3,12 @@ agree. A net may stand in the solver's file."""
 
 import os
 import re
+import sys
 
 import cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import caffe_wire  # pylint: disable=wrong-import-position
 
 # cluster.NET in the forms of 2014 and 2013.
 V1 = """name: "tiny"
@@ -53,17 +57,17 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 
 class OldNetsTest(cluster.JobTest):
 
-    def trained(self, net, test=False):
-        self.make_job(iterations=12, snapshot=100, net=net, test=test)
-        self.nodes = self.run_job(self.make_table(conv=2, fc=2))
+    def trained(self, net, test=False, solver="", flags=()):
+        self.make_job(iterations=12, snapshot=100, net=net, test=test, solver=solver)
+        self.nodes = self.run_job(self.make_table(conv=2, fc=2), *flags)
         return self.read("out_iter_12.caffemodel"), self.read("out_iter_12.solverstate"), self.nodes["conv0"].text()
 
     def test_all_forms_train_to_the_same_bits(self):
         model, state, log = self.trained(TODAY)
-        self.assertNotIn("old form", log)
+        self.assertNotIn("is read in the form", log)
         for net, form in ((V0, "2013"), (V1, "2014")):
             old_model, old_state, log = self.trained(net)
-            self.assertRegex(log, r'net\.prototxt is in an old form .* it has "layers" of the form of ' + form)
+            self.assertRegex(log, r'net\.prototxt is read in the form of today.* it has "layers" of the form of ' + form)
             self.assertEqual(old_model, model, "the caffemodel of the form of " + form)
             self.assertEqual(old_state, state, "the solverstate of the form of " + form)
 
@@ -76,6 +80,36 @@ class OldNetsTest(cluster.JobTest):
         for field in ("scale", "crop_size", "mirror"):
             self.assertEqual(len(re.findall(r'layer "data": data_param { %s } is ignored, as in Caffe' % field, log)), 1)
         self.assertNotEqual(self.trained(V1.replace("scale: 0.00390625", "scale: 0.0078125"))[1], state)
+
+    def test_a_net_of_nvidias(self):
+        """Its BatchNorm has the Scale behind it inside, its solver other names for a warm-up, its weights five blobs."""
+        norm = 'layer { name: "bn" type: "BatchNorm" bottom: "conv1" top: "conv1" %s}\n'
+        scale = ('layer { name: "bn_scale" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true '
+                 'filler { value: 2 } bias_filler { value: 0.5 } } }\n')
+        inside = "batch_norm_param { engine: CUDNN scale_filler { value: 2 } bias_filler { value: 0.5 } } "
+        ours, theirs = (TODAY.replace('layer { name: "pool1"', layers + 'layer { name: "pool1"')
+                        for layers in (norm % "" + scale, norm % inside))
+        model, state, _ = self.trained(ours, solver="warmup_iter: 6\nwarmup_start_lr: 0.001\n")
+        nvidias = "rampup_interval: 6\nrampup_lr: 0.001\n"
+        _, their_state, log = self.trained(theirs, solver=nvidias)
+        self.assertRegex(log, "it has engines of a fork of Caffe, .*; a BatchNorm with scale_bias")
+        self.assertEqual(their_state, state)
+        blobs = caffe_wire.read_caffemodel(self.path("out_iter_12.caffemodel"))
+        self.assertEqual([len(blobs["bn"]), len(blobs["bn_scale"])], [3, 2])
+
+        blobs["bn"] += blobs.pop("bn_scale")
+        with open(self.path("nvidias.caffemodel"), "wb") as file:
+            for name, arrays in blobs.items():
+                layer = caffe_wire.message(1, name.encode()) + caffe_wire.message(2, b"BatchNorm" if name == "bn" else b"X")
+                layer += b"".join(caffe_wire.message(7, caffe_wire.blob_bytes(array)) for array in arrays)
+                file.write(caffe_wire.message(100, layer))
+        with open(self.path("ours.caffemodel"), "wb") as file:
+            file.write(model)
+        weights = ["--weights=" + self.path(name + ".caffemodel") for name in ("ours", "nvidias")]
+        from_ours = self.trained(ours, flags=weights[:1])[1]
+        _, from_theirs, log = self.trained(theirs, flags=weights[1:])
+        self.assertEqual(from_theirs, from_ours)
+        self.assertRegex(log, r"nvidias\.caffemodel: weights of 5 layer\(s\) loaded\n")
 
     def test_nodes_with_files_of_different_ages_agree(self):
         names = self.make_table(conv=2, fc=1)
