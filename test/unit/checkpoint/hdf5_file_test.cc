@@ -100,6 +100,26 @@ TEST_F(Hdf5FileTest, IsWrittenWhereTheNameSaysSo) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no temporary file is left";
 }
 
+TEST_F(Hdf5FileTest, ABlobOfNoNumbersIsNamedWithItsLayer) {
+  const std::string path = folder_ + "/model.h5";
+  const float one = 1;
+  ASSERT_TRUE(WriteHdf5Model(path, {{{"fc", 0}, {{1}, &one}}}).ok());
+  {
+    const MutexLock lock(Hdf5Mutex());
+    const StatusOr<const Hdf5Api*> found = QuietHdf5();
+    ASSERT_TRUE(found.ok());
+    const Hdf5Api& api = **found;
+    const Hdf5Handle file(api.open_file(path.c_str(), 0x0001u, 0), api.close_file);  // H5F_ACC_RDWR
+    const Hdf5Handle group(api.open_group(file.id(), "data/fc", 0), api.close_group);
+    const hsize_t dim = 1;
+    const Hdf5Handle space(api.create_space(1, &dim, nullptr), api.close_space);
+    ASSERT_TRUE(
+        Hdf5Handle(api.create_dataset(group.id(), "1", api.c_string, space.id(), 0, 0, 0), api.close_dataset).ok());
+  }
+  EXPECT_EQ(ReadHdf5Model(path).status().message(),
+            path + ": truncated, or not a Caffe file: dataset data/fc/1 cannot be read as numbers");
+}
+
 /// Binary files say that a layer is a BatchNorm; these don't.
 TEST_F(Hdf5FileTest, ABatchNormWithScaleBiasIsTwoLayers) {
   const std::vector<float> values = {1, 2, 3};
