@@ -59,6 +59,21 @@ std::string Done(const std::string& to, const char* what, const std::vector<std:
                 forms.empty() ? "was in today's form" : ("had " + Join(forms, "; ")).c_str());
 }
 
+/// Raw values of NVIDIA's Caffe become floats, which every Caffe reads. @param any is set where there are some.
+Status UpgradeRawValues(caffe::LayerParameter* layer, bool* any) {
+  for (int i = 0; i < layer->blobs_size(); ++i) {
+    caffe::BlobProto* const blob = layer->mutable_blobs(i);
+    if (!blob->has_raw_data()) continue;
+    const StatusOr<Blob> values = TakeBlob(*blob);
+    if (!values.ok()) return values.status().Prepend(Format("layer \"%s\" blob %d", layer->name().c_str(), i));
+    blob->clear_raw_data();
+    blob->clear_raw_data_type();
+    blob->mutable_data()->Assign(values->data.begin(), values->data.end());
+    *any = true;
+  }
+  return OkStatus();
+}
+
 StatusOr<std::string> UpgradeWeights(const std::string& from, const std::string& to) {
   std::string bytes;
   HP_RETURN_IF_ERROR(ReadMessageFile(from, {}, nullptr, &bytes));
@@ -70,6 +85,11 @@ StatusOr<std::string> UpgradeWeights(const std::string& from, const std::string&
   if (std::none_of(net.layer().begin(), net.layer().end(), has_blobs)) {
     return DataLoss("%s: not a .caffemodel: it contains no layer with parameters", from.c_str());
   }
+  bool raw = false;
+  for (caffe::LayerParameter& layer : *net.mutable_layer()) {
+    HP_RETURN_IF_ERROR(UpgradeRawValues(&layer, &raw).Prepend(from));
+  }
+  if (raw) upgrade->forms.emplace_back("raw values of NVIDIA's Caffe");
   if (!net.SerializeToString(&bytes)) {
     return ResourceExhausted("%s: too large for a .caffemodel of today, of which protobuf writes 2 GB", from.c_str());
   }

@@ -129,6 +129,26 @@ TEST_F(UpgradeFileTest, WeightsOfABatchNormOfNvidiasAreOfTwoLayers) {
   EXPECT_EQ(net.layer(1).blobs(1).data(0), 4);
 }
 
+// Caffe does not know of them.
+TEST_F(UpgradeFileTest, RawValuesBecomeFloats) {
+  caffe::NetParameter old;
+  old.add_layer()->set_name("ip");
+  caffe::BlobProto* const blob = old.mutable_layer(0)->add_blobs();
+  blob->mutable_shape()->add_dim(2);
+  blob->set_raw_data_type(caffe::BlobProto::FLOAT16);
+  blob->set_raw_data(std::string("\x00\x38\x00\xC2", 4));
+  const auto done = UpgradeFile(Write("/in", old.SerializeAsString()), folder_ + "/floats");
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_THAT(*done, HasSubstr("weights, which had raw values of NVIDIA's Caffe"));
+  caffe::NetParameter net;
+  ASSERT_TRUE(net.ParseFromString(Read("/floats")));
+  EXPECT_THAT(net.layer(0).blobs(0).data(), ElementsAre(0.5F, -3));
+  EXPECT_FALSE(net.layer(0).blobs(0).has_raw_data() || net.layer(0).blobs(0).has_raw_data_type());
+  blob->set_raw_data("123");
+  EXPECT_THAT(FaultOf(old.SerializeAsString()),
+              HasSubstr("/in: layer \"ip\" blob 0: raw_data has 3 bytes; expected a multiple of 2"));
+}
+
 TEST_F(UpgradeFileTest, FaultsNameTheirPlace) {
   const std::string in = folder_ + "/in";
   EXPECT_THAT(FaultOf("layers { name: 'a' type: RELU }\nlayers { name: 'b' }"), HasSubstr(in + ":2: layer \"b\": an"));
