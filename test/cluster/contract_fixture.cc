@@ -110,10 +110,15 @@ std::string ContractTest::Solver(const std::string& extra, bool frozen, int iter
 
 std::string ContractTest::SolverOf(const std::string& layers, const std::string& extra, double base_lr,
                                    double weight_decay, int iterations) {
+  return SolverOfNet(DataLayers(folder_->path()) + layers, extra, base_lr, weight_decay, iterations);
+}
+
+std::string ContractTest::SolverOfNet(const std::string& layers, const std::string& extra, double base_lr,
+                                      double weight_decay, int iterations) {
   static int count = 0;
   const std::string name = std::to_string(count++);
   const std::string net = *folder_ / (name + "_net.prototxt"), path = *folder_ / (name + "_solver.prototxt");
-  WriteFile(net, "name: 'contract'\n" + DataLayers(folder_->path()) + layers);
+  WriteFile(net, "name: 'contract'\n" + layers);
   WriteFile(path,
             "net: '" + net + "'\nbase_lr: " + Text(base_lr) + " weight_decay: " + Text(weight_decay) +
                 " lr_policy: 'step' gamma: 0.5 stepsize: 20\n" + (extra.starts_with("type:") ? "" : "momentum: 0.9 ") +

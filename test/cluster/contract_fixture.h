@@ -42,6 +42,9 @@ class ContractTest : public testing::Test {
   /// and "label", below 5.
   static std::string SolverOf(const std::string& layers, const std::string& extra, double base_lr = 0.02,
                               double weight_decay = 0.002, int iterations = 50);
+  /// The same for a net with sources of its own.
+  static std::string SolverOfNet(const std::string& layers, const std::string& extra = "", double base_lr = 0.02,
+                                 double weight_decay = 0.002, int iterations = 50);
   /// A solver whose net scores each pixel of images of 9 x 8: down, a classifier of products ("deep/..."), up again,
   /// and cropped to the image.
   static std::string SolverOfPixels(const PixelHead& head);

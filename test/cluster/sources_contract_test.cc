@@ -110,6 +110,30 @@ TEST_F(ContractTest, CountedLabelsOfManyClasses) {
   Check(SolverOf(net, ""), {Nodes(2, {}, 2), Nodes(2, {3}, 2), Nodes(1, {2, 2}, 3)});
 }
 
+/// A vector of targets for each row, in the usual place of labels: to a loss on shards, part by part, counted, and
+/// beside a layer that computes with it.
+TEST_F(ContractTest, VectorsOfTargetsInThePlaceOfLabels) {
+  const auto train = [](const std::string& targets, const std::string& losses) {
+    SCOPED_TRACE(losses);
+    const std::string data =
+        "layer { name: 'data' type: 'DummyData' top: 'data' top: 'y' dummy_data_param { shape { dim: 11 dim: 3 dim: 10 "
+        "dim: 10 } shape { dim: 11 dim: 2 } data_filler { type: 'gaussian' std: 0.5 } data_filler { type: 'uniform' " +
+        targets + " } } }\n";
+    Check(SolverOfNet(data + Front() + Product("ip2", "ip1", 2) + losses),
+          {Nodes(1, {1}, 1), Nodes(2, {2}, 2), Nodes(3, {2}, 2, 1),
+           Split({{"ip2", SplitConfig::INPUTS}}, Nodes(2, {3}, 2)), Nodes(2, {1, 2}, 2)});
+  };
+  const auto sigmoid = [](const std::string& fields) {
+    return Layer("loss", "SigmoidCrossEntropyLoss", "bottom: 'ip2' bottom: 'y'", fields + " loss_weight: 0.2");
+  };
+  train("max: 1", Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'y'", "loss_weight: 0.5"));
+  train("max: 1", sigmoid(""));
+  train("max: 2.99", sigmoid("loss_param { ignore_label: 2 normalization: VALID }"));
+  train("max: 1", Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'y'", "loss_weight: 0.5") +
+                      Layer("near", "Power", "bottom: 'y'", "power_param { scale: 0.5 }") +
+                      Layer("half", "EuclideanLoss", "bottom: 'ip2' bottom: 'near'", "loss_weight: 0.1"));
+}
+
 /// The labels of which some do not count go ahead, though they stand second.
 TEST_F(ContractTest, LabelsThatAreCountedGoAhead) {
   const std::string side = SideSource("top: 'kind'", {""}, {"type: 'uniform' min: 0 max: 3.99"});

@@ -78,6 +78,7 @@ LayerType DataType() {
           .bottoms = {0, 0},
           .tops = {1, 2},
           .source = SourceKind::kDataset,
+          .single_labels = true,
           .check = CheckData,
           .output_shapes = DataShapes,
           .batch_size = DataBatchSize};
@@ -100,6 +101,7 @@ LayerType ImageDataType() {
           .bottoms = {0, 0},
           .tops = {1, 2},
           .source = SourceKind::kDataset,
+          .single_labels = true,
           .check = CheckImageData,
           .output_shapes = DataShapes,
           .batch_size = ImageDataBatchSize};

@@ -31,6 +31,7 @@ struct LayerType {
   std::vector<const char*> fields = {};   ///< typed parameters that belong to it, e.g. "relu_param"
   CountRange bottoms = {}, tops = {};     ///< one each, unless said otherwise
   SourceKind source = SourceKind::kNone;  ///< see SourceKind; sources have no bottoms
+  bool single_labels = false;             ///< a source whose second top is one number for each row
   ChannelUse channel_use = ChannelUse::kWhole;
   /// Only kSplitOutput: whether its inputs can be divided as well. Blob 0 is [outputs, inputs] (or
   /// ParamSpec::transposed), the output is a sum over the inputs, and blob 1, if there is one, [outputs], is added to

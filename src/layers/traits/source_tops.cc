@@ -12,8 +12,9 @@ namespace {
 /// How layers read a top of a source.
 struct Readers {
   bool as_classes = false, as_values = false;
-  bool counted = false;  // some must know how many of a whole batch count
-  bool sampled = false;  // some draws a sample of classes with those of a whole batch
+  bool as_targets = false;  // labels would do, and so would an ordinary blob
+  bool counted = false;     // some must know how many of a whole batch count
+  bool sampled = false;     // some draws a sample of classes with those of a whole batch
 };
 
 /// Whether the scores that a loss reads are a sample of the classes, which is drawn by the labels of a whole batch.
@@ -32,7 +33,9 @@ void AddReader(const LayerType* type, const caffe::LayerParameter& layer, int bo
   const bool as_classes = at_labels && type->reads_labels;
   readers->as_classes |= as_classes;
   readers->counted |= as_classes && type->needs_batch_labels != nullptr && type->needs_batch_labels(layer);
-  readers->as_values |= !as_classes && !(at_labels && type->label_targets);
+  const bool as_targets = at_labels && type->label_targets;
+  readers->as_targets |= as_targets;
+  readers->as_values |= !as_classes && !as_targets;
 }
 
 /// Up to the layer that makes another blob of this name, which may be one that works in place.
@@ -50,6 +53,12 @@ Readers ReadersOf(const caffe::NetParameter& net, const std::vector<int>& layers
     if (std::find(layer.top().begin(), layer.top().end(), name) != layer.top().end()) break;
   }
   return readers;
+}
+
+/// Rows with several labels stay where they are read, an ordinary blob goes wherever it is read. So what may be several
+/// numbers is no labels where nobody takes it for classes.
+bool LabelsByPlace(const LayerType* type, const Readers& readers) {
+  return (type != nullptr && type->single_labels) || (!readers.as_targets && !readers.as_values);
 }
 
 int RankOf(const Readers& readers, bool usual_place) {
@@ -73,7 +82,8 @@ std::vector<SourceTop> SourceTopsOf(const caffe::NetParameter& net, Phase phase,
       const Readers readers = ReadersOf(net, layers, i, layer.top(top), types);
       const bool usual_place = !found_usual_place && types.IsDataset(layer) && top == 1;
       found_usual_place |= usual_place;
-      if (const int own = RankOf(readers, usual_place); own > rank) {
+      const bool by_place = usual_place && LabelsByPlace(types.Find(layer.type()), readers);
+      if (const int own = RankOf(readers, by_place); own > rank) {
         rank = own;
         labels = tops.size();
       }

@@ -30,8 +30,8 @@ struct SourceTop {
 /// The tops of all sources of a phase, in their order; a SampleShape tells their shapes. At most one is the labels: of
 /// those that a layer reads as labels the first, but before it one of which a layer must know how many count in a whole
 /// batch, and before that one whose classes are among a sample; if there is none, the second top of the first layer
-/// that reads records, whoever reads it. A layer that reads another's labels gets them as an ordinary blob
-/// (GraphLayer::tensor_labels).
+/// that reads records, if no layer reads it or each row has one number there (LayerType::single_labels). A layer that
+/// reads another's labels gets them as an ordinary blob (GraphLayer::tensor_labels).
 /// @param net unfiltered, checked or not.
 std::vector<SourceTop> SourceTopsOf(const caffe::NetParameter& net, Phase phase, const LayerTypes& types);
 

@@ -48,17 +48,33 @@ TEST(SourceTops, LabelsAreWhatALayerReadsAsSuch) {
   const std::string two = Hdf5("h", "top: 'a' top: 'b'");
   EXPECT_EQ(Roles(two + Ip("a") + Loss("SoftmaxWithLoss", "ip", "b")), "dl");
   EXPECT_EQ(Roles(two + Ip("b") + Loss("SoftmaxWithLoss", "ip", "a")), "ld") << "in whatever place";
-  EXPECT_EQ(Roles(two + Ip("a")), "dln") << "as ever, whoever reads it";
-  EXPECT_EQ(Roles(two + Ip("a") + Loss("EuclideanLoss", "ip", "b")), "dln");
+  EXPECT_EQ(Roles(two + Ip("a")), "dln") << "nobody reads it";
+  EXPECT_EQ(Roles(two + Ip("b")), "do") << "rows of numbers that somebody reads";
+  EXPECT_EQ(Roles(two + Ip("a") + Loss("EuclideanLoss", "ip", "b")), "do") << "perhaps a vector of targets";
   EXPECT_EQ(Roles(two + Ip("a") + Loss("SoftmaxWithLoss", "ip", "b") +
                   "layer { name: 't' type: 'Power' bottom: 'b' top: 't' }"),
             "dlv");
   EXPECT_EQ(Roles(two + "layer { name: 't' type: 'Power' bottom: 'b' top: 'b' }" + Ip("a") +
                   Loss("SoftmaxWithLoss", "ip", "b")),
-            "dlnv")
+            "do")
       << "the loss reads what the layer in place has made of them";
   EXPECT_EQ(Roles(two + Ip("a") + "layer { name: 's' type: 'Silence' bottom: 'b' }"), "dln");
   EXPECT_EQ(Roles(Hdf5("h", "top: 'a'") + Ip("a") + Loss("SoftmaxWithLoss", "ip", "a")), "d") << "there must be data";
+}
+
+/// The label of a Datum is one number, which goes ahead, whoever reads it.
+TEST(SourceTops, LabelsOfRecords) {
+  const std::string data =
+                        "layer { name: 'd' type: 'Data' top: 'a' top: 'b' data_param { source: 's' batch_size: 4 } }",
+                    list =
+                        "layer { name: 'd' type: 'ImageData' top: 'a' top: 'b' image_data_param { source: 's' "
+                        "batch_size: 4 } }";
+  for (const std::string& source : {data, list}) {
+    EXPECT_EQ(Roles(source + Ip("a") + Loss("EuclideanLoss", "ip", "b")), "dln");
+    EXPECT_EQ(Roles(source + "layer { name: 't' type: 'Power' bottom: 'b' top: 'b' }" + Ip("a") +
+                    Loss("SoftmaxWithLoss", "ip", "b")),
+              "dlnv");
+  }
 }
 
 TEST(SourceTops, OneOfSeveralGoesAhead) {
