@@ -46,6 +46,9 @@ struct PoolingDesc {
   bool global = false;      ///< kernel = the input's size, whatever kernel_h and kernel_w say
   bool ceil = true;         ///< round the output size up, as Caffe does unless round_mode says FLOOR
   uint64_t stream_key = 0;  ///< kStochastic: StreamKey(seed, layer, "pooling")
+  /// kStochastic: what it computes, whatever its batches are for (BatchContext::train, where it is not set). With false
+  /// there is no backward pass.
+  std::optional<bool> train = {};
 };
 
 /// Local response normalization, y = x s^-beta in the input's shape, over a window of local_size places around each
@@ -142,6 +145,8 @@ struct DropoutDesc {
   uint64_t stream_key = 0;  ///< StreamKey(seed, layer, "dropout")
   int64_t first_unit = 0;   ///< index of this shard's first unit in the whole layer
   int64_t total_units = 0;  ///< units of the whole layer per sample
+  /// What it computes, whatever its batches are for (BatchContext::train, where it is not set).
+  std::optional<bool> train = {};
 };
 
 /// The logits made of the cosines x of a row's classes, clamped to [-1, 1]: scale * x, but for the label, whose angle

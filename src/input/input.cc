@@ -8,6 +8,7 @@
 #include "input/dummy_dataset.h"
 #include "layers/traits/fields.h"
 #include "layers/traits/label_paths.h"
+#include "layers/traits/own_phase.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
@@ -157,8 +158,8 @@ StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformerFor(const Source& s
   caffe::Datum first;
   HP_RETURN_IF_ERROR(source.dataset->ReadDatum(record, &first));
   HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(source.layer));
-  auto made = Transformer::Create(std::move(options), train_, seed, source.layer.name(), first,
-                                  source.dataset->Describe(record));
+  auto made = Transformer::Create(std::move(options), OwnPhase(source.layer).value_or(train_), seed,
+                                  source.layer.name(), first, source.dataset->Describe(record));
   return made.ok() ? std::move(made) : made.status().Prepend("layer \"" + source.layer.name() + "\"");
 }
 

@@ -1,4 +1,5 @@
 #include "layers/built_in_ops.h"
+#include "layers/traits/fields.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
@@ -10,7 +11,7 @@ StatusOr<LayerOp> MakeBatchNormOp(const LayerTraits& layer, const OpContext& con
   BatchNormDesc desc;
   desc.eps = norm.eps();
   desc.keep = norm.moving_average_fraction();
-  desc.global = norm.use_global_stats();
+  desc.global = UsesGlobalStats(layer.param());
   return context.part == OpContext::kMoments ? context.backend->Moments(desc, in)
                                              : context.backend->BatchNorm(desc, in);
 }

@@ -1,5 +1,6 @@
 #include "base/philox.h"
 #include "layers/built_in_ops.h"
+#include "layers/traits/own_phase.h"
 #include "proto/caffe.pb.h"
 
 #include "glog/logging.h"
@@ -16,6 +17,7 @@ StatusOr<LayerOp> MakeDropoutOp(const LayerTraits& layer, const OpContext& conte
   desc.ratio = layer.param().dropout_param().dropout_ratio();
   desc.stream_key = StreamKey(context.seed, layer.name(), "dropout");
   desc.total_units = shape.count(1);
+  desc.train = OwnPhase(layer.param());
   if (context.channel_count > 0) {
     CHECK_EQ(context.channel_end - context.channel_begin, shape[1]) << "slice of layer " << layer.name();
     desc.first_unit = context.channel_begin * units_per_channel;

@@ -1,6 +1,7 @@
 #include "base/philox.h"
 #include "layers/built_in_ops.h"
 #include "layers/traits/fields.h"
+#include "layers/traits/own_phase.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
@@ -14,6 +15,7 @@ StatusOr<LayerOp> MakePoolingOp(const LayerTraits& layer, const OpContext& conte
   if (fields.method == PoolingFields::kStochastic) {
     desc.method = PoolingDesc::kStochastic;
     desc.stream_key = StreamKey(context.seed, layer.name(), "pooling");
+    desc.train = OwnPhase(layer.param());
   }
   desc.kernel_h = fields.kernel.height, desc.kernel_w = fields.kernel.width;
   desc.stride_h = fields.stride.height, desc.stride_w = fields.stride.width;

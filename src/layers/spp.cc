@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/philox.h"
 #include "layers/built_in_ops.h"
+#include "layers/traits/own_phase.h"
 #include "layers/traits/pyramid.h"
 #include "proto/caffe.pb.h"
 
@@ -124,6 +125,7 @@ StatusOr<LayerOp> MakeSppOp(const LayerTraits& layer, const OpContext& context, 
   PoolingDesc desc;
   if (layer.param().spp_param().pool() == caffe::SPPParameter::AVE) desc.method = PoolingDesc::kAve;
   if (layer.param().spp_param().pool() == caffe::SPPParameter::STOCHASTIC) desc.method = PoolingDesc::kStochastic;
+  desc.train = OwnPhase(layer.param());
   std::vector<Pyramid::Level> levels(windows.size());
   std::vector<TensorDesc> flats;
   for (size_t i = 0; i < windows.size(); ++i) {

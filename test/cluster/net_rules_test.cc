@@ -86,5 +86,42 @@ TEST_F(ContractTest, LayersOfOneName) {
   EXPECT_EQ(same.params, apart.params);
 }
 
+/// A layer's own phase: what it computes in training, whichever nets it is in.
+TEST_F(ContractTest, LayersThatTestInTraining) {
+  const auto same = [](const std::string& net, const std::string& as, const std::string& otherwise) {
+    SCOPED_TRACE(net);
+    const auto train = [](const std::string& layers) {
+      return Train({}, SolverOfNet(layers, "", 0.02, 0.002, 5)).params;
+    };
+    EXPECT_EQ(train(net), train(as));
+    EXPECT_NE(train(net), train(otherwise));
+  };
+  TempFolder folder;
+  WriteRandomImages(folder / "db", 40, 3, 12, 5, 1);
+  const auto data = [&](const std::string& top, const std::string& crop, const std::string& fields = "") {
+    return "layer { name: 'data' type: 'Data' top: '" + top + "' top: 'label' data_param { source: '" + folder / "db" +
+           "' batch_size: 11 shuffle: true } transform_param { scale: 0.0078125 mean_value: 120 mirror: true " + crop +
+           " } " + fields + " }\n";
+  };
+  const auto cut = [&](const std::string& fields) { return data("data", "crop_size: 10", fields); };
+  const std::string plain = cut("");
+  const auto activations = [](const std::string& fields) { return NetWithActivations(fields, false); };
+  const std::string dropout = activations("type: 'Dropout' phase: TEST"),
+                    norm = "type: 'BatchNorm' batch_norm_param { eps: 1 ";
+  same(plain + dropout, plain + activations("type: 'Dropout' dropout_param { dropout_ratio: 0 }"),
+       plain + activations("type: 'Dropout' phase: TRAIN"));
+  same(plain + activations(norm + "} phase: TEST"), plain + activations(norm + "use_global_stats: true }"),
+       plain + activations(norm + "} phase: TRAIN"));
+  // A crop in the centre is a Crop.
+  const std::string centre =
+      data("whole", "") +
+      "layer { name: 'size' type: 'DummyData' top: 'size' dummy_data_param { shape { dim: 11 dim: 1 dim: 10 dim: 10 } "
+      "} }\n"
+      "layer { name: 'crop' type: 'Crop' bottom: 'whole' bottom: 'size' top: 'data' crop_param { offset: 1 } }\n";
+  const std::string net = activations("type: 'ReLU'");
+  same(cut("phase: TEST") + net, centre + net, cut("phase: TRAIN") + net);
+  Check(SolverOfNet(cut("phase: TEST") + dropout), HybridTables({"ip2"}));
+}
+
 }  // namespace
 }  // namespace hp::test

@@ -18,7 +18,10 @@ constexpr int64_t kBlockPixels = kRunUnits / kBlockChannels;
 class DropoutOp final : public Op {
  public:
   DropoutOp(const DropoutDesc& desc, const TensorDesc& in)
-      : mask_(desc.stream_key, desc.ratio), first_unit_(desc.first_unit), block_(EffectiveBlock(in)) {
+      : mask_(desc.stream_key, desc.ratio),
+        first_unit_(desc.first_unit),
+        train_(desc.train),
+        block_(EffectiveBlock(in)) {
     outputs_ = {in};
   }
 
@@ -31,7 +34,7 @@ class DropoutOp final : public Op {
 
  private:
   void Apply(const BatchContext& batch, const Tensor& from, float* to) const {
-    if (!batch.train) {
+    if (!train_.value_or(batch.train)) {
       CopyLayout(from.desc, from.floats(), from.desc, to);
     } else if (block_ == 1) {
       ApplyDense(batch.first_sample, from, to);
@@ -91,6 +94,7 @@ class DropoutOp final : public Op {
 
   const DropoutMask mask_;
   const int64_t first_unit_;
+  const std::optional<bool> train_;
   const int64_t block_;
 };
 

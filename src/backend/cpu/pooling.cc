@@ -273,7 +273,10 @@ template <typename Index>
 class StochasticPoolingOp final : public MaxPoolingOp<Index, float> {
  public:
   StochasticPoolingOp(const PoolingDesc& desc, const TensorDesc& in)
-      : MaxPoolingOp<Index, float>(desc, in), rule_{desc.stream_key}, planes_(in.shape[1] / this->g_.block) {}
+      : MaxPoolingOp<Index, float>(desc, in),
+        rule_{desc.stream_key},
+        train_(desc.train),
+        planes_(in.shape[1] / this->g_.block) {}
 
   void Forward(const OpArgs& args) override {
     const Geometry& g = this->g_;
@@ -281,6 +284,7 @@ class StochasticPoolingOp final : public MaxPoolingOp<Index, float> {
     float* const out = args.out[0].floats();
     Index* const places = reinterpret_cast<Index*>(args.saved);
     const int64_t pixels = g.out_h * g.out_w, lines = g.outer * g.out_h;
+    const bool train = train_.value_or(args.batch->train);
 #pragma omp parallel for schedule(static) if (lines * g.out_w * g.block > kSerialElements)
     for (int64_t line = 0; line < lines; ++line) {
       const int64_t plane = line / g.out_h, h = line % g.out_h;
@@ -289,7 +293,7 @@ class StochasticPoolingOp final : public MaxPoolingOp<Index, float> {
         const int64_t w = i / g.block, c = i % g.block, at = (line * g.out_w + w) * g.block + c;
         const float* const from = in + plane * g.in_h * g.in_w * g.block + c;
         const int64_t unit = (plane % planes_ * g.block + c) * pixels + h * g.out_w + w;
-        out[at] = args.batch->train ? Draw(from, h, w, rule_.Share(sample, unit), places + at) : Sum(from, h, w).Mean();
+        out[at] = train ? Draw(from, h, w, rule_.Share(sample, unit), places + at) : Sum(from, h, w).Mean();
       }
     }
   }
@@ -324,6 +328,7 @@ class StochasticPoolingOp final : public MaxPoolingOp<Index, float> {
   }
 
   const StochasticPoolingRule rule_;
+  const std::optional<bool> train_;
   const int64_t planes_;  // of a sample
 };
 

@@ -83,6 +83,7 @@ class DropoutOp final : public Op {
       : context_(context),
         rule_(DropoutRule::Make(desc.stream_key, desc.ratio)),
         first_unit_(desc.first_unit),
+        train_(desc.train),
         nhwc_(EffectiveBlock(in) != 1) {
     outputs_ = {in};
   }
@@ -96,7 +97,7 @@ class DropoutOp final : public Op {
 
  private:
   void Apply(const BatchContext& batch, const Tensor& from, const Tensor& to) const {
-    if (!batch.train) return CopyLayout(context_.stream(), from.desc, from.data, to.desc, to.data);
+    if (!train_.value_or(batch.train)) return CopyLayout(context_.stream(), from.desc, from.data, to.desc, to.data);
     const Masked<T> masked = {rule_, batch.first_sample_on_device, first_unit_, DataAs<T>(from), DataAs<T>(to)};
     if (nhwc_) {
       ApplyNhwc(masked, from.shape());
@@ -123,6 +124,7 @@ class DropoutOp final : public Op {
   const GpuContext context_;
   const DropoutRule rule_;
   const int64_t first_unit_;
+  const std::optional<bool> train_;
   const bool nhwc_;
 };
 

@@ -318,16 +318,17 @@ template <typename T, typename Index>
 class StochasticPoolingOp final : public MaxPoolingOp<T, Index> {
  public:
   StochasticPoolingOp(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in)
-      : MaxPoolingOp<T, Index>(context, desc, in), rule_{desc.stream_key} {}
+      : MaxPoolingOp<T, Index>(context, desc, in), rule_{desc.stream_key}, train_(desc.train) {}
 
   void Forward(const OpArgs& args) override {
     this->ForOutputs(StochasticForward<T, Index>{this->geometry(false), rule_, args.batch->first_sample_on_device,
-                                                 args.batch->train, DataAs<T>(args.in[0]), DataAs<T>(args.out[0]),
-                                                 reinterpret_cast<Index*>(args.saved)});
+                                                 train_.value_or(args.batch->train), DataAs<T>(args.in[0]),
+                                                 DataAs<T>(args.out[0]), reinterpret_cast<Index*>(args.saved)});
   }
 
  private:
   const StochasticPoolingRule rule_;
+  const std::optional<bool> train_;
 };
 
 template <typename T, typename Index>

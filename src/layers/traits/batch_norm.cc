@@ -1,5 +1,7 @@
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
+#include "layers/traits/fields.h"
+#include "layers/traits/own_phase.h"
 #include "proto/caffe.pb.h"
 
 #include <cmath>
@@ -48,9 +50,14 @@ std::vector<ParamSpec> BatchNormParams(const caffe::LayerParameter& param, const
   return specs;
 }
 
-bool UsesBatchStatistics(const caffe::LayerParameter& param) { return !param.batch_norm_param().use_global_stats(); }
+bool UsesBatchStatistics(const caffe::LayerParameter& param) { return !UsesGlobalStats(param); }
 
 }  // namespace
+
+bool UsesGlobalStats(const caffe::LayerParameter& param) {
+  const caffe::BatchNormParameter& norm = param.batch_norm_param();
+  return norm.has_use_global_stats() ? norm.use_global_stats() : !OwnPhase(param).value_or(true);
+}
 
 LayerType BatchNormType() {
   return {.name = "BatchNorm",

@@ -44,6 +44,9 @@ struct PoolingFields {
 /// @return kInvalidArgument: a value is missing, out of range or not supported; names the layer and the field.
 StatusOr<PoolingFields> ReadPooling(const caffe::LayerParameter& param);
 
+/// Whether a BatchNorm takes the averages in training, too: `use_global_stats`, else its own phase.
+bool UsesGlobalStats(const caffe::LayerParameter& param);
+
 /// The axis of concatenation as written, by `axis` or the older `concat_dim`: negative ones count from the end.
 int ConcatAxis(const caffe::ConcatParameter& param);
 

@@ -2,7 +2,9 @@
 
 #include "layers/traits/filler_check.h"
 #include "layers/traits/layer_types.h"
+#include "layers/traits/own_phase.h"
 #include "proto/caffe.pb.h"
+#include "proto/net_filter.h"
 
 namespace hp {
 namespace {
@@ -63,6 +65,16 @@ class LayerWarnings {
     }
   }
 
+  void CheckPhase() {
+    const std::optional<bool> train = OwnPhase(layer_);
+    if (!train || !IncludedInPhase(layer_, *train ? caffe::TEST : caffe::TRAIN)) return;
+    if (!OwnPhaseMatters(layer_)) {
+      Ignored("phase", "it computes the same in both; include { phase: ... } says which it is in");
+    } else if (layer_.type() == "BatchNorm" && *train) {
+      Say("phase: TRAIN is ignored in tests, which take the averages; Caffe's take the statistics of their rows");
+    }
+  }
+
   void CheckOwnFields() {
     const caffe::ScaleParameter& scale = layer_.scale_param();
     if (layer_.type() == "Scale" && scale.has_bias_filler() && !scale.bias_term()) {
@@ -113,6 +125,7 @@ std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const Layer
     LayerWarnings warnings(layer, &all);
     warnings.CheckForeign(*type);
     warnings.CheckFillers(*type);
+    warnings.CheckPhase();
     warnings.CheckOwnFields();
     if (layer.type() == "Data") warnings.CheckMoved(layer.data_param(), "data_param");
     if (layer.type() == "ImageData") warnings.CheckMoved(layer.image_data_param(), "image_data_param");

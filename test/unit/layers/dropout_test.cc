@@ -63,6 +63,24 @@ TEST(Dropout, Gradient) {
   }
 }
 
+/// A layer's own phase counts, whatever the batch is for.
+TEST(Dropout, OwnPhase) {
+  const Shape shape = {3, 40};
+  const Values x = RandomValues(shape.count(), 4, 0.5f, 1.5f), dy = RandomValues(shape.count(), 5);
+  for (const bool train : {false, true}) {
+    LayerUnderTest layer(kDropout + std::string(train ? " phase: TRAIN" : " phase: TEST"));
+    OpRunner runner(layer.MakeOp({{shape}}), {{shape}});
+    runner.batch().train = !train;
+    runner.batch().first_sample = 12;
+    runner.SetInput(0, x);
+    runner.SetOutputGradient(0, dy);
+    runner.Forward();
+    EXPECT_EQ(runner.Output(), train ? Expected(x, shape[0], 12) : x);
+    runner.BackwardInput();
+    EXPECT_EQ(runner.InputGradient(), train ? Expected(dy, shape[0], 12) : dy);
+  }
+}
+
 /// Rows [begin, end) and channels [c_begin, c_end) of the whole, computed as one shard's micro-batch.
 Values Part(const Values& x, const Shape& whole, int64_t begin, int64_t end, int64_t c_begin, int64_t c_end,
             int64_t block) {

@@ -229,6 +229,38 @@ TEST(Registry, ATableCanBeExtended) {
   EXPECT_FALSE(LayerTraits::Create(param, types.With(louder)).ok()) << "the later row of a name counts";
 }
 
+TEST(NetWarnings, NameAPhaseThatChangesNothing) {
+  EXPECT_THAT(
+      Warnings(R"(layer { name: "r" type: "ReLU" phase: TEST } layer { name: "i" type: "InnerProduct" phase: TRAIN }
+                  layer { name: "p" type: "Pooling" phase: TEST pooling_param { pool: MAX } }
+                  layer { name: "a" type: "Accuracy" phase: TEST include { phase: TEST } }
+                  layer { name: "d" type: "Dropout" phase: TRAIN } layer { name: "n" type: "BatchNorm" phase: TEST }
+                  layer { name: "m" type: "BatchNorm" phase: TRAIN }
+                  layer { name: "g" type: "BatchNorm" phase: TRAIN batch_norm_param { use_global_stats: true } })"),
+      testing::ElementsAre("layer \"r\" and 3 more: phase is ignored, as in Caffe: it computes the same in both; "
+                           "include { phase: ... } says which it is in",
+                           StartsWith("layer \"m\": phase: TRAIN is ignored in tests, which take the averages")));
+}
+
+TEST(Registry, ALayersOwnPhase) {
+  const auto batch_statistics = [](const std::string& fields) {
+    return LayerUnderTest(R"(name: "n" type: "BatchNorm" bottom: "a" top: "a" )" + fields)->uses_batch_statistics();
+  };
+  EXPECT_TRUE(batch_statistics(""));
+  EXPECT_TRUE(batch_statistics("phase: TRAIN"));
+  EXPECT_FALSE(batch_statistics("phase: TEST"));
+  EXPECT_TRUE(batch_statistics("phase: TEST batch_norm_param { use_global_stats: false }"));
+  EXPECT_FALSE(batch_statistics("phase: TRAIN batch_norm_param { use_global_stats: true }"));
+  const std::string pool = R"(name: "p" type: "Pooling" bottom: "a" top: "b" pooling_param { pool: STOCHASTIC
+                              kernel_size: 2 } phase: TEST )",
+                    spp = R"(name: "p" type: "SPP" bottom: "a" top: "b" spp_param { pool: STOCHASTIC pyramid_height: 1 }
+                             phase: TEST )";
+  for (const std::string& layer : {pool, spp}) {
+    EXPECT_THAT(CreateError(layer), StartsWith("layer \"p\": phase: TEST with pool: STOCHASTIC: in training no value"));
+    EXPECT_EQ(CreateError(layer + "include { phase: TEST }"), "");
+  }
+}
+
 TEST(Registry, LayersLearnUnlessAllTheirMultipliersAreZero) {
   const auto learns = [](const std::string& more) {
     return LayerUnderTest(R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" )" + more)->learns();

@@ -1,0 +1,30 @@
+#include "layers/traits/own_phase.h"
+
+#include "layers/traits/errors.h"
+#include "proto/caffe.pb.h"
+#include "proto/net_filter.h"
+
+namespace hp {
+
+std::optional<bool> OwnPhase(const caffe::LayerParameter& param) {
+  return param.has_phase() ? std::optional(param.phase() == caffe::TRAIN) : std::nullopt;
+}
+
+bool OwnPhaseMatters(const caffe::LayerParameter& param) {
+  const std::string& type = param.type();
+  if (type == "Dropout") return true;
+  if (type == "BatchNorm") return !param.batch_norm_param().has_use_global_stats();
+  if (type == "Data" || type == "ImageData") return param.transform_param().crop_size() > 0;
+  if (type == "Pooling") return param.pooling_param().pool() == caffe::PoolingParameter::STOCHASTIC;
+  return type == "SPP" && param.spp_param().pool() == caffe::SPPParameter::STOCHASTIC;
+}
+
+Status CheckPhaseOfDrawing(const caffe::LayerParameter& param) {
+  if (OwnPhase(param).value_or(true) || !IncludedInPhase(param, caffe::TRAIN)) return OkStatus();
+  return LayerError(
+      param,
+      "phase: TEST with pool: STOCHASTIC: in training no value is drawn then, and none gets the gradient; "
+      "expected no phase, or include { phase: TEST }");
+}
+
+}  // namespace hp
