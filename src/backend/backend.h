@@ -158,11 +158,11 @@ struct MarginDesc {
   float cosine = 0;  ///< m3 of CosFace
 };
 
-/// Softmax over `classes` and the multinomial logistic loss of logits [rows, classes], or [rows, classes, H, W] with a
-/// label for each pixel: output 0 is [1], these rows' part of the loss of the global batch, not multiplied by
-/// loss_weight: sum over labels of -log(p[label]) / normalizer. Parts of all micro-batches add up to the loss. The
-/// gradient is multiplied by loss_weight and BatchContext::loss_scale. Labels: BatchContext::labels.
-/// Caffe: SoftmaxWithLossLayer, LossParameter.
+/// Softmax over `classes` and the multinomial logistic loss of logits [rows, classes], or [rows, ..., classes, ...]
+/// with a label for each of the other elements (ClassAxis), such as [rows, classes, H, W] for each pixel: output 0 is
+/// [1], these rows' part of the loss of the global batch, not multiplied by loss_weight: sum over labels of
+/// -log(p[label]) / normalizer. Parts of all micro-batches add up to the loss. The gradient is multiplied by
+/// loss_weight and BatchContext::loss_scale. Labels: BatchContext::labels. Caffe: SoftmaxWithLossLayer, LossParameter.
 struct SoftmaxLossDesc {
   /// The normalizer: kValid counts the global batch's labels that are not ignored, kFull all of them, kBatchSize its
   /// samples, kNone is 1. At least 1 in any case.
@@ -171,7 +171,7 @@ struct SoftmaxLossDesc {
   int ignore_label = 0;
   float loss_weight = 1;
   bool probabilities = false;  ///< a second output: the softmax, in the input's shape (no gradient comes back by it)
-  int axis = 1;                ///< of the classes: only 1 (CHECK)
+  int axis = 1;                ///< of the classes, at least 1; with a sample, a margin or sliced classes 1 (CHECK)
   /// Above 0: how many classes there are of which the logits are a sample (SampledProductDesc): [rows, room], with the
   /// columns of OpArgs::sample. The softmax is over these alone. Not with `probabilities`.
   int64_t sample_of = 0;
@@ -189,12 +189,12 @@ struct InfogainLossDesc {
   std::vector<float> matrix;  ///< [classes, classes], a row for each label
 };
 
-/// Output 0 is [1]: the rows of scores [rows, classes], or pixels of [rows, classes, H, W], whose label is among the
+/// Output 0 is [1]: the rows of scores [rows, classes], or what else has a label (ClassAxis), whose label is among the
 /// top_k, as a share of the global batch's labels that are not ignored: the parts of all micro-batches add up. A score
 /// equal to the label's counts as better, a NaN score of it as wrong. Its gradient is zero. Caffe: AccuracyLayer.
 struct AccuracyDesc {
   int top_k = 1;
-  int axis = 1;  ///< of the classes: only 1 (CHECK)
+  int axis = 1;  ///< of the classes, at least 1; of sliced classes 1 (CHECK)
   bool has_ignore_label = false;
   int ignore_label = 0;
 };
@@ -247,8 +247,8 @@ struct ElementLossDesc {
   std::variant<loss::SquaredError, loss::SigmoidCrossEntropy, loss::Hinge<false>, loss::Hinge<true>, loss::Logistic,
                loss::Term>
       function;
-  /// Where t comes from: input 1, of x's shape; BatchContext::labels, one for each element of x; 1 for the element that
-  /// the label says, else 0, for x [rows, classes]; or nowhere, and it is 0.
+  /// Where t comes from: input 1, of x's shape; BatchContext::labels, one for each element of x; 1 for the element of
+  /// a row that its label says, else 0; or nowhere, and it is 0.
   enum Targets { kInput, kLabels, kClasses, kNone } targets = kInput;
   int64_t per_sample = 1;
   bool counted = false;  ///< divided by the sum of BatchContext::batch_labels instead, how many elements of a row count

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/layout.h"
 
 #include <functional>
 #include <utility>
@@ -8,13 +9,14 @@
 
 namespace hp {
 
-/// An op that knows float32 alone, on inputs of 16 bits: they are converted in scratch before each pass, and their
-/// gradients after. Each costs a pass over memory, so what many nets have behind convolutions is better made for both.
+/// An op that knows float32 alone, on inputs of 16 bits, or the dense layout alone: they are converted in scratch
+/// before each pass, and their gradients after. Each costs a pass over memory, so what many nets have behind
+/// convolutions is better made for both.
 /// @tparam Copies how a device copies: void CopyLayout(from_desc, from, to_desc, to) const.
 template <typename Copies>
 class OnFloat32Op final : public Op {
  public:
-  /// @param float32 `in` with that element type, for which `op` was made.
+  /// @param float32 `in` as `op` was made for it.
   OnFloat32Op(Copies copies, const Backend::Descs& in, const Backend::Descs& float32, Backend::OpPtr op)
       : copies_(std::move(copies)), in_(in), float32_(float32), op_(std::move(op)) {
     outputs_ = op_->outputs();
@@ -57,9 +59,9 @@ class OnFloat32Op final : public Op {
 
  private:
   static size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }  // as a GPU's allocations are
-  bool Converts(size_t i) const { return in_[i].element != ElementType::kFloat32; }
+  bool Converts(size_t i) const { return in_[i] != float32_[i]; }
 
-  /// `tensors` as the op gets them: those of 16 bits at their places in scratch.
+  /// `tensors` as the op gets them: those that are converted at their places in scratch.
   std::vector<Tensor> Places(std::span<const Tensor> tensors, std::byte* scratch,
                              const std::vector<size_t>& offsets) const {
     std::vector<Tensor> places(tensors.begin(), tensors.end());
@@ -83,11 +85,16 @@ class OnFloat32Op final : public Op {
   std::vector<size_t> values_, gradients_;  // offsets in scratch
 };
 
-/// make(in) itself if all inputs are float32, else an OnFloat32Op. @return errors of `make`.
+/// make(in) itself if all inputs are float32, else an OnFloat32Op. @param dense the same for the dense layout.
+/// @return errors of `make`.
 template <typename Copies, typename Make>
-StatusOr<Backend::OpPtr> MakeOnFloat32(const Copies& copies, const Backend::Descs& in, const Make& make) {
+StatusOr<Backend::OpPtr> MakeOnFloat32(const Copies& copies, const Backend::Descs& in, const Make& make,
+                                       bool dense = false) {
   Backend::Descs float32 = in;
-  for (TensorDesc& desc : float32) desc.element = ElementType::kFloat32;
+  for (TensorDesc& desc : float32) {
+    desc.element = ElementType::kFloat32;
+    if (dense && EffectiveBlock(desc) != 1) desc.channel_block = 1;
+  }
   HP_ASSIGN_OR_RETURN(Backend::OpPtr op, make(float32));
   if (float32 == in) return op;
   return Backend::OpPtr(std::make_unique<OnFloat32Op<Copies>>(copies, in, float32, std::move(op)));

@@ -13,6 +13,7 @@ StatusOr<LayerOp> MakeAccuracyOp(const LayerTraits& layer, const OpContext& cont
   if (context.part == OpContext::kClasses) return context.backend->TopScores(desc, context.classes(), in);
   if (context.part == OpContext::kJoined) return context.backend->JoinedTopScores(desc, context.classes(), in);
   if (context.part == OpContext::kMerged) return context.backend->SlicedAccuracy(desc, context.channel_count, in);
+  desc.axis = in[0].shape.CanonicalAxis(layer.param().accuracy_param().axis());
   return context.backend->Accuracy(desc, {in[0]});
 }
 

@@ -43,7 +43,9 @@ SoftmaxLossDesc CommonDesc(const LayerTraits& layer) {
 /// Top 0 and 1 as of a SoftmaxWithLoss.
 StatusOr<LayerOp> MakeInfogainLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
   const std::span<const float> matrix = InfogainMatrix(layer.param());
-  return context.backend->InfogainLoss({CommonDesc(layer), {matrix.begin(), matrix.end()}}, {in[0]});
+  SoftmaxLossDesc desc = CommonDesc(layer);
+  desc.axis = in[0].shape.CanonicalAxis(layer.param().infogain_loss_param().axis());
+  return context.backend->InfogainLoss({desc, {matrix.begin(), matrix.end()}}, {in[0]});
 }
 
 /// Multinomial logistic loss of a softmax: top 0 is these rows' contribution to the normalised loss, not weighted;
@@ -57,6 +59,7 @@ StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& c
   }
   if (context.part == OpContext::kJoined) return context.backend->JoinedStatistics(context.classes(), in);
   if (context.part == OpContext::kMerged) return context.backend->SlicedSoftmaxLoss(desc, context.classes(), in);
+  desc.axis = in[0].shape.CanonicalAxis(layer.param().softmax_param().axis());
   return context.backend->SoftmaxLoss(desc, {in[0]});
 }
 

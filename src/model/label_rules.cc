@@ -13,7 +13,7 @@ std::vector<LabelRule> LabelRulesOf(const NetGraph& graph, const std::vector<Sha
     if (layer.piece == GraphLayer::kMerged) continue;  // kClasses stands for both
     std::vector<int64_t> columns = LabelColumnsOf(graph, layer, sample);
     if (columns.empty()) continue;
-    const int64_t classes = !layer.traits.reads_labels() ? 0 : shapes[layer.bottoms[0]].dim(1);
+    const int64_t classes = !layer.traits.reads_labels() ? 0 : layer.traits.classes(shapes[layer.bottoms[0]]);
     rules.push_back({layer.traits.name(), classes, layer.traits.ignore_label(), std::move(columns)});
   }
   return rules;

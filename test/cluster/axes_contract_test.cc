@@ -88,5 +88,29 @@ TEST_F(ContractTest, ConcatSliceAndSoftmaxAlongOtherAxes) {
   Check(SolverOf(net, ""), {table, Split({{"ip1", SplitConfig::INPUTS}}, table), Nodes(2, {}, 2)});
 }
 
+/// A label for each line of pixels, of which some do not count, where they are read; one for each row on shards.
+TEST_F(ContractTest, ClassesAlongOtherAxes) {
+  const auto labelled = [](const std::string& name, const std::string& type, const std::string& bottoms,
+                           const std::string& fields) {
+    return "layer { name: '" + name + "' type: '" + type + "' " + bottoms + " top: '" + name + "' " + fields + " }\n";
+  };
+  const std::string kinds = "bottom: 'lines' bottom: 'kinds'";
+  const std::string net =
+      SideSource("top: 'kinds'", {"dim: 6 dim: 4"}, {"type: 'uniform' min: 0 max: 8.99"}) + Front() +
+      Product("lines", "pool1", 9, "axis: -1") +
+      labelled("far", "SoftmaxWithLoss", kinds,
+               "loss_weight: 0.3 softmax_param { axis: -1 } loss_param { ignore_label: 0 }") +
+      labelled("right", "Accuracy", kinds, "accuracy_param { axis: 3 ignore_label: 0 } include { phase: TEST }") +
+      Product("ip1", "pool1", 40) + "layer { name: 'relu1' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n" +
+      Product("ip3", "ip1", 5) +
+      Layer("scores", "Reshape", "ip3", "reshape_param { shape { dim: 0 dim: 1 dim: -1 } }") +
+      labelled("loss", "SoftmaxWithLoss", "bottom: 'scores' bottom: 'label'", "softmax_param { axis: 2 }") +
+      labelled("top2", "Accuracy", "bottom: 'scores' bottom: 'label'",
+               "accuracy_param { axis: -1 top_k: 2 } include { phase: TEST }");
+  ClusterSpec table = Nodes(2, {2}, 3, 1);
+  table.ends = {"right"};
+  Check(SolverOf(net, ""), {table, Split({{"ip1", SplitConfig::INPUTS}}, table), Nodes(3, {}, 2)});
+}
+
 }  // namespace
 }  // namespace hp::test

@@ -72,6 +72,16 @@ const LossCase kLosses[] = {
                             Layer("loss", "MultinomialLogisticLoss", "bottom: 'ip2' bottom: 'label'")},
     {"Infogain", Product("ip2", "ip1", 5) + Layer("loss", "InfogainLoss", "bottom: 'ip2' bottom: 'label'",
                                                   "infogain_loss_param { " + Gains() + " }")},
+    {"WithoutATop", Product("ip2", "ip1", 5) + "layer { type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' "
+                                               "loss_weight: 0.5 }\n"
+                                               "layer { name: 'hinge' type: 'HingeLoss' bottom: 'ip2' bottom: 'label' "
+                                               "loss_weight: 0.2 }\n"},
+    // Each number of a row is of a class of its own: of maps of the first stage, and of outputs shaped as such.
+    {"MapsOfClasses",
+     Product("ip2", "ip1", 8) + Layer("loss", "HingeLoss", "bottom: 'pool1' bottom: 'label'", "loss_weight: 0.05") +
+         Layer("map", "Reshape", "bottom: 'ip2'", "reshape_param { shape { dim: 0 dim: 2 dim: 2 dim: 2 } }") +
+         Layer("prob", "Sigmoid", "bottom: 'map'") +
+         Layer("far", "MultinomialLogisticLoss", "bottom: 'prob' bottom: 'label'", "loss_weight: 0.5")},
     // How many labels count is known of a whole batch alone.
     {"InfogainIgnored", Product("ip2", "ip1", 5) + Layer("loss", "InfogainLoss", "bottom: 'ip2' bottom: 'label'",
                                                          "infogain_loss_param { " + Gains() +

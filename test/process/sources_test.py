@@ -535,7 +535,7 @@ layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "
                 ('bottom: "score" bottom: "label" top: "loss"', 'bottom: "ip1" bottom: "label" top: "loss"',
                  r"labels have shape \[1 3 2\]; expected one for each of the 1 rows of \[1 24\]"),
                 (self.LOSS, self.LOSS.split(" loss_param")[0].replace("SoftmaxWith", "Hinge"),
-                 "bottom 0 has shape \\[1 4 3 2\\]; one label per pixel is not supported, only one per row"),
+                 r"labels have shape \[1 3 2\]; expected one for each of the 1 rows of \[1 4 3 2\]"),
                 ("max: 3.99", "max: 9",
                  r"batch 0, rows from 0: label [4-8] \(number [0-5]\) of row \d+ is not in 0\.\.3")):
             self.make(before, after)

@@ -1,3 +1,4 @@
+#include "backend/class_axis.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/label_count.h"
@@ -23,10 +24,10 @@ class AccuracyOp final : public Op {
       : desc_(desc),
         in_(in),
         dense_{in.shape, 1},
-        rows_(in.shape[0]),
-        classes_(in.shape[1]),
-        pixels_(in.shape.count(2)) {
-    CHECK(desc.axis == 1) << "scores " << in.shape;
+        at_(in.shape, desc.axis),
+        rows_(at_.rows),
+        classes_(at_.classes),
+        pixels_(at_.pixels) {
     outputs_ = {{{1}, 1}};
     scratch_bytes_ = rows_ * sizeof(int64_t) + (SameOrder(in_, dense_) ? 0 : dense_.bytes());
   }
@@ -48,7 +49,7 @@ class AccuracyOp final : public Op {
       }
     });
     const int64_t all = std::accumulate(right, right + rows_, int64_t{0});
-    args.out[0].floats()[0] = ShareOfCounted(all, desc_, batch, pixels_);
+    args.out[0].floats()[0] = ShareOfCounted(all, desc_, batch, at_.labels);
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {
@@ -69,14 +70,17 @@ class AccuracyOp final : public Op {
 
   const AccuracyDesc desc_;
   const TensorDesc in_, dense_;
+  const ClassAxis at_;
   const int64_t rows_, classes_, pixels_;
 };
 
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Accuracy(const AccuracyDesc& desc, const Descs& in) {
-  return OnFloat32(
-      in, [&](const Descs& floats) -> StatusOr<OpPtr> { return OpPtr(std::make_unique<AccuracyOp>(desc, floats[0])); });
+  const auto make = [&](const Descs& floats) -> StatusOr<OpPtr> {
+    return OpPtr(std::make_unique<AccuracyOp>(desc, floats[0]));
+  };
+  return OnFloat32(in, make, /*dense=*/desc.axis != 1);
 }
 
 }  // namespace hp

@@ -156,13 +156,14 @@ class ElementLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::ElementLoss(const ElementLossDesc& desc, const Descs& in) {
-  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+  const auto make = [&](const Descs& floats) -> StatusOr<OpPtr> {
     return std::visit(
         [&](const auto& function) {
           return OpPtr(std::make_unique<ElementLossOp<std::decay_t<decltype(function)>>>(function, desc, floats));
         },
         desc.function);
-  });
+  };
+  return OnFloat32(in, make, /*dense=*/desc.targets == ElementLossDesc::kClasses);
 }
 
 }  // namespace hp

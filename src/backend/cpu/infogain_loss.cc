@@ -1,3 +1,4 @@
+#include "backend/class_axis.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/loss_rows.h"
@@ -14,19 +15,20 @@
 namespace hp {
 namespace {
 
-/// Of [rows, classes, pixels]. The probabilities are saved for the backward pass, dense; logits and their gradient in
-/// another layout go through them and through scratch. Losses are added for each row, and then those of rows. Source of
-/// the rules: Caffe's InfogainLossLayer.
+/// Of [rows, classes, pixels] (ClassAxis). The probabilities are saved for the backward pass, dense; logits and their
+/// gradient in another layout go through them and through scratch. Losses are added for each row, and then those of
+/// rows. Source of the rules: Caffe's InfogainLossLayer.
 class InfogainLossOp final : public Op {
  public:
   InfogainLossOp(const InfogainLossDesc& desc, const TensorDesc& in)
       : desc_(desc),
         in_(in),
         dense_{in.shape, 1},
-        rows_(in.shape[0]),
-        classes_(in.shape[1]),
-        pixels_(in.shape.count(2)),
-        rule_(desc.loss, classes_, pixels_) {
+        at_(in.shape, desc.loss.axis),
+        rows_(at_.rows),
+        classes_(at_.classes),
+        pixels_(at_.pixels),
+        rule_(desc.loss, classes_, at_.labels) {
     CHECK_EQ(static_cast<int64_t>(desc.matrix.size()), classes_ * classes_);
     for (int64_t label = 0; label < classes_; ++label) {
       sums_.push_back(static_cast<float>(std::accumulate(RowOf(label), RowOf(label) + classes_, 0.0)));
@@ -93,6 +95,7 @@ class InfogainLossOp final : public Op {
 
   const InfogainLossDesc desc_;
   const TensorDesc in_, dense_;
+  const ClassAxis at_;
   const int64_t rows_, classes_, pixels_;
   const LossRows rule_;
   std::vector<float> sums_;  ///< of the matrix's rows
@@ -101,9 +104,10 @@ class InfogainLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::InfogainLoss(const InfogainLossDesc& desc, const Descs& in) {
-  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+  const auto make = [&](const Descs& floats) -> StatusOr<OpPtr> {
     return OpPtr(std::make_unique<InfogainLossOp>(desc, floats[0]));
-  });
+  };
+  return OnFloat32(in, make, /*dense=*/desc.loss.axis != 1);
 }
 
 }  // namespace hp

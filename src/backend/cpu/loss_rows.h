@@ -14,9 +14,9 @@ namespace hp {
 /// SoftmaxWithLossLayer.
 class LossRows {
  public:
-  /// @param classes of all shards. @param pixels labels of a row.
-  LossRows(const SoftmaxLossDesc& desc, int64_t classes, int64_t pixels = 1)
-      : desc_(desc), classes_(classes), pixels_(pixels) {}
+  /// @param classes of all shards. @param labels of a sample.
+  LossRows(const SoftmaxLossDesc& desc, int64_t classes, int64_t labels = 1)
+      : desc_(desc), classes_(classes), labels_(labels) {}
 
   /// Label `at` of BatchContext::labels, or -1 if it is not counted.
   int64_t CountedLabel(const BatchContext& batch, int64_t at) const {
@@ -31,11 +31,11 @@ class LossRows {
   }
 
   double Normalizer(const BatchContext& batch) const {
-    int64_t count = batch.global_rows * pixels_;
+    int64_t count = batch.global_rows * labels_;
     if (desc_.normalization == SoftmaxLossDesc::kNone) count = 1;
     if (desc_.normalization == SoftmaxLossDesc::kBatchSize) count = batch.global_rows;
     if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
-      count = CountOfBatch(batch.batch_labels, desc_.ignore_label, pixels_);
+      count = CountOfBatch(batch.batch_labels, desc_.ignore_label, labels_);
     }
     return static_cast<double>(std::max<int64_t>(count, 1));
   }
@@ -47,7 +47,7 @@ class LossRows {
 
  private:
   const SoftmaxLossDesc desc_;
-  const int64_t classes_, pixels_;
+  const int64_t classes_, labels_;
 };
 
 /// The logits of `count` classes of a row from their cosines x; may work in place. @param label its index among them,

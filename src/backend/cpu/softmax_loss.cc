@@ -1,3 +1,4 @@
+#include "backend/class_axis.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/float32_inputs.h"
 #include "backend/cpu/loss_rows.h"
@@ -15,23 +16,23 @@
 namespace hp {
 namespace {
 
-/// Softmax and multinomial logistic loss of [rows, classes, pixels]. The probabilities are saved for the backward pass,
-/// dense; logits and their gradient in another layout go through them and through scratch. Losses are added for each
-/// row, and then those of rows, so that the sum does not depend on the number of threads. Source of the rules: Caffe's
-/// SoftmaxWithLossLayer.
+/// Softmax and multinomial logistic loss of [rows, classes, pixels] (ClassAxis). The probabilities are saved for the
+/// backward pass, dense; logits and their gradient in another layout go through them and through scratch. Losses are
+/// added for each row, and then those of rows, so that the sum does not depend on the number of threads. Source of the
+/// rules: Caffe's SoftmaxWithLossLayer.
 class SoftmaxLossOp final : public Op {
  public:
   SoftmaxLossOp(const SoftmaxLossDesc& desc, const TensorDesc& in)
       : desc_(desc),
         in_(in),
         dense_{in.shape, 1},
-        rows_(in.shape[0]),
-        columns_(in.shape[1]),
-        pixels_(in.shape.count(2)),
-        rule_(desc, desc.sample_of > 0 ? desc.sample_of : in.shape[1], pixels_) {
-    CHECK(desc.axis == 1) << "logits " << in.shape;
+        at_(in.shape, desc.axis),
+        rows_(at_.rows),
+        columns_(at_.classes),
+        pixels_(at_.pixels),
+        rule_(desc, desc.sample_of > 0 ? desc.sample_of : at_.classes, at_.labels) {
     CHECK(desc.sample_of == 0 || !desc.probabilities) << "the softmax of a sample is not the softmax";
-    CHECK(pixels_ == 1 || (desc.sample_of == 0 && !desc.margin)) << "logits " << in.shape;
+    CHECK(at_.labels == 1 || (desc.sample_of == 0 && !desc.margin)) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back({in.shape, 1});
     if (desc.margin) margin_.emplace(*desc.margin);
@@ -126,6 +127,7 @@ class SoftmaxLossOp final : public Op {
 
   const SoftmaxLossDesc desc_;
   const TensorDesc in_, dense_;
+  const ClassAxis at_;
   const int64_t rows_, columns_, pixels_;
   const LossRows rule_;
   std::optional<MarginRule> margin_;
@@ -134,9 +136,10 @@ class SoftmaxLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) {
-  return OnFloat32(in, [&](const Descs& floats) -> StatusOr<OpPtr> {
+  const auto make = [&](const Descs& floats) -> StatusOr<OpPtr> {
     return OpPtr(std::make_unique<SoftmaxLossOp>(desc, floats[0]));
-  });
+  };
+  return OnFloat32(in, make, /*dense=*/desc.axis != 1);
 }
 
 }  // namespace hp

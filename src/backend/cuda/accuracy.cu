@@ -1,8 +1,7 @@
+#include "backend/class_axis.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/loss_rules.h"
-
-#include "glog/logging.h"
 
 namespace hp::cuda {
 namespace {
@@ -35,18 +34,17 @@ struct Zero {
   HP_HOST_DEVICE void operator()(int64_t i) const { to[i] = 0; }
 };
 
-/// The rows whose label is among the top_k, divided by the valid labels of the whole batch; a row is a pixel of a
-/// sample.
+/// The rows whose label is among the top_k, divided by the valid labels of the whole batch; a row is what has a label,
+/// such as a pixel of a sample.
 /// Source: Caffe's AccuracyLayer.
 class AccuracyOp final : public Op {
  public:
   AccuracyOp(const GpuContext& context, const AccuracyDesc& desc, const TensorDesc& in)
       : context_(context),
         desc_(desc),
-        pixels_(in.shape.count(2)),
-        rows_(in.shape[0] * pixels_),
-        at_(ClassColumns(in)) {
-    CHECK(desc.axis == 1) << "scores " << in.shape;
+        labels_(ClassAxis(in.shape, desc.axis).labels),
+        rows_(in.shape[0] * labels_),
+        at_(ClassColumns(in, desc.axis)) {
     outputs_ = {{{1}, 1}};
     scratch_bytes_ = rows_ * sizeof(float);
   }
@@ -56,7 +54,7 @@ class AccuracyOp final : public Op {
     const CountedLabels label_of = LabelsOf(desc_, *args.batch, at_.classes);
     ReduceSoftmaxRows(context_.stream(), rows_, RowIsRight{args.in[0].floats(), label_of, at_, desc_.top_k, right},
                       at_);
-    SumOverBatch(context_.stream(), right, rows_, ValidLabels(desc_, *args.batch, pixels_),
+    SumOverBatch(context_.stream(), right, rows_, ValidLabels(desc_, *args.batch, labels_),
                  StoreAccuracy{args.out[0].floats()});
   }
   /// A count has no gradient.
@@ -69,16 +67,17 @@ class AccuracyOp final : public Op {
  private:
   const GpuContext context_;
   const AccuracyDesc desc_;
-  const int64_t pixels_, rows_;
+  const int64_t labels_, rows_;
   const SoftmaxColumns at_;
 };
 
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::Accuracy(const AccuracyDesc& desc, const Descs& in) {
-  return OnFloat32(context_, in, [&](const Descs& float32) {
+  const auto make = [&](const Descs& float32) {
     return StatusOr<OpPtr>(std::make_unique<AccuracyOp>(context_, desc, float32[0]));
-  });
+  };
+  return OnFloat32(context_, in, make, /*dense=*/desc.axis != 1);
 }
 
 }  // namespace hp::cuda

@@ -143,14 +143,15 @@ class ElementLossOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::ElementLoss(const ElementLossDesc& desc, const Descs& in) {
-  return OnFloat32(context_, in, [&](const Descs& float32) {
+  const auto make = [&](const Descs& float32) {
     return std::visit(
         [&](const auto& function) {
           using Function = std::decay_t<decltype(function)>;
           return StatusOr<OpPtr>(std::make_unique<ElementLossOp<Function>>(context_, function, desc, float32));
         },
         desc.function);
-  });
+  };
+  return OnFloat32(context_, in, make, /*dense=*/desc.targets == ElementLossDesc::kClasses);
 }
 
 }  // namespace hp::cuda

@@ -16,8 +16,9 @@ struct Copies {
 }  // namespace
 
 StatusOr<Backend::OpPtr> OnFloat32(const GpuContext& context, const Backend::Descs& in,
-                                   const std::function<StatusOr<Backend::OpPtr>(const Backend::Descs& in)>& make) {
-  return MakeOnFloat32(Copies{context}, in, make);
+                                   const std::function<StatusOr<Backend::OpPtr>(const Backend::Descs& in)>& make,
+                                   bool dense) {
+  return MakeOnFloat32(Copies{context}, in, make, dense);
 }
 
 }  // namespace hp::cuda

@@ -1,3 +1,4 @@
+#include "backend/class_axis.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/loss_rules.h"
@@ -55,7 +56,7 @@ struct GainGradient {
   }
 };
 
-/// Of [samples, classes, pixels], in the input's own layout; a row is a pixel of a sample. Saved: the probabilities,
+/// In the input's own layout; a row is what has a label, such as a pixel of a sample. Saved: the probabilities,
 /// and the factor of the gradients, which only the device knows where ignored labels are counted. Source of the rules:
 /// Caffe's InfogainLossLayer.
 class InfogainLossOp final : public Op {
@@ -64,9 +65,9 @@ class InfogainLossOp final : public Op {
   InfogainLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in, Buffer gains)
       : context_(context),
         desc_(desc),
-        pixels_(in.shape.count(2)),
-        rows_(in.shape[0] * pixels_),
-        at_(ClassColumns(in)),
+        labels_(ClassAxis(in.shape, desc.axis).labels),
+        rows_(in.shape[0] * labels_),
+        at_(ClassColumns(in, desc.axis)),
         gains_(std::move(gains)) {
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back(in);
@@ -80,7 +81,7 @@ class InfogainLossOp final : public Op {
     ReduceSoftmaxRows(context_.stream(), rows_, softmax, at_);
     ReduceSoftmaxRows(context_.stream(), rows_, RowOfGains{Probabilities(args), Labels(args), GainsOf(), at_, losses},
                       at_);
-    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, pixels_),
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, labels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
     if (!desc_.probabilities) return;
     context_.gpu->Copy(Device::kCompute, args.out[1].data, args.saved, rows_ * at_.classes * sizeof(float));
@@ -103,7 +104,7 @@ class InfogainLossOp final : public Op {
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;
-  const int64_t pixels_, rows_;
+  const int64_t labels_, rows_;
   const SoftmaxColumns at_;
   const Buffer gains_;
 };
@@ -123,12 +124,13 @@ StatusOr<Buffer> UploadGains(Gpu* gpu, const std::vector<float>& matrix, int64_t
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::InfogainLoss(const InfogainLossDesc& desc, const Descs& in) {
-  const int64_t classes = in[0].shape[1];
+  const int64_t classes = in[0].shape[desc.loss.axis];
   CHECK_EQ(static_cast<int64_t>(desc.matrix.size()), classes * classes);
-  return OnFloat32(context_, in, [&](const Descs& float32) -> StatusOr<OpPtr> {
+  const auto make = [&](const Descs& float32) -> StatusOr<OpPtr> {
     HP_ASSIGN_OR_RETURN(Buffer gains, UploadGains(context_.gpu, desc.matrix, classes));
     return OpPtr(std::make_unique<InfogainLossOp>(context_, desc.loss, float32[0], std::move(gains)));
-  });
+  };
+  return OnFloat32(context_, in, make, /*dense=*/desc.loss.axis != 1);
 }
 
 }  // namespace hp::cuda

@@ -70,20 +70,20 @@ struct StoreLoss {
   }
 };
 
-/// How many labels of the global batch are not ignored. @param pixels labels of a row: above 1, batch_labels holds
+/// How many labels of the global batch are not ignored. @param labels of a sample: above 1, batch_labels holds
 /// their counts.
-inline SampleCount CountOfBatch(const BatchContext& batch, int ignore_label, int64_t pixels) {
-  return pixels > 1 ? SampleCount::Sum(batch.batch_labels) : SampleCount::Valid(batch.batch_labels, ignore_label);
+inline SampleCount CountOfBatch(const BatchContext& batch, int ignore_label, int64_t labels) {
+  return labels > 1 ? SampleCount::Sum(batch.batch_labels) : SampleCount::Valid(batch.batch_labels, ignore_label);
 }
 
 /// What SoftmaxLossDesc::normalization divides a loss by.
-inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch, int64_t pixels = 1) {
+inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch, int64_t labels = 1) {
   if (desc.normalization == SoftmaxLossDesc::kNone) return SampleCount::Fixed(1);
   if (desc.normalization == SoftmaxLossDesc::kBatchSize) return SampleCount::Fixed(batch.global_rows);
   if (desc.normalization == SoftmaxLossDesc::kValid && desc.has_ignore_label) {
-    return CountOfBatch(batch, desc.ignore_label, pixels);
+    return CountOfBatch(batch, desc.ignore_label, labels);
   }
-  return SampleCount::Fixed(batch.global_rows * pixels);
+  return SampleCount::Fixed(batch.global_rows * labels);
 }
 
 struct StoreAccuracy {
@@ -94,9 +94,9 @@ struct StoreAccuracy {
 };
 
 /// The valid labels of the whole batch.
-inline SampleCount ValidLabels(const AccuracyDesc& desc, const BatchContext& batch, int64_t pixels = 1) {
-  return desc.has_ignore_label ? CountOfBatch(batch, desc.ignore_label, pixels)
-                               : SampleCount::Fixed(batch.global_rows * pixels);
+inline SampleCount ValidLabels(const AccuracyDesc& desc, const BatchContext& batch, int64_t labels = 1) {
+  return desc.has_ignore_label ? CountOfBatch(batch, desc.ignore_label, labels)
+                               : SampleCount::Fixed(batch.global_rows * labels);
 }
 
 }  // namespace hp::cuda

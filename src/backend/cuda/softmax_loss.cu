@@ -1,3 +1,4 @@
+#include "backend/class_axis.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/loss_rules.h"
@@ -46,19 +47,18 @@ struct LossGradient {
   }
 };
 
-/// Softmax and multinomial logistic loss of [samples, classes, pixels], in the input's own layout; a row is a pixel of
-/// a sample. Saved: the probabilities, and the factor of the gradients, which only the device knows where ignored
+/// Softmax and multinomial logistic loss, in the input's own layout; a row is what has a label, such as a pixel of a
+/// sample. Saved: the probabilities, and the factor of the gradients, which only the device knows where ignored
 /// labels are counted. Source of the rules: Caffe's SoftmaxWithLossLayer.
 class SoftmaxLossOp final : public Op {
  public:
   SoftmaxLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in)
       : context_(context),
         desc_(desc),
-        pixels_(in.shape.count(2)),
-        rows_(in.shape[0] * pixels_),
-        at_(ClassColumns(in)) {
-    CHECK(desc.axis == 1) << "logits " << in.shape;
-    CHECK(pixels_ == 1 || !desc.margin) << "logits " << in.shape;
+        labels_(ClassAxis(in.shape, desc.axis).labels),
+        rows_(in.shape[0] * labels_),
+        at_(ClassColumns(in, desc.axis)) {
+    CHECK(labels_ == 1 || !desc.margin) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back(in);
     saved_bytes_ = in.bytes() + sizeof(float);
@@ -73,7 +73,7 @@ class SoftmaxLossOp final : public Op {
       const SoftmaxOf<Logits> softmax = {{}, logits, Probabilities(args), at_};
       ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at_);
     });
-    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, pixels_),
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, labels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
   }
 
@@ -93,16 +93,17 @@ class SoftmaxLossOp final : public Op {
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;
-  const int64_t pixels_, rows_;
+  const int64_t labels_, rows_;
   const SoftmaxColumns at_;
 };
 
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) {
-  return OnFloat32(context_, in, [&](const Descs& float32) {
+  const auto make = [&](const Descs& float32) {
     return StatusOr<OpPtr>(std::make_unique<SoftmaxLossOp>(context_, desc, float32[0]));
-  });
+  };
+  return OnFloat32(context_, in, make, /*dense=*/desc.axis != 1);
 }
 
 }  // namespace hp::cuda

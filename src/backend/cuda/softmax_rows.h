@@ -24,9 +24,10 @@ struct SoftmaxColumns {
   HP_HOST_DEVICE int64_t ClassOf(int64_t offset) const { return offset / inner % classes; }
 };
 
-/// The classes of `in`, which lie along axis 1, in its own layout: a row for each sample and pixel, in this order.
-inline SoftmaxColumns ClassColumns(const TensorDesc& in) {
-  return {in.shape[1], EffectiveBlock(in) == 1 ? in.shape.count(2) : 1};  // else [N, H, W, C] in memory
+/// The classes of `in` in its own layout, which is dense where they do not lie along axis 1: a row for each label, in
+/// their order (ClassAxis).
+inline SoftmaxColumns ClassColumns(const TensorDesc& in, int axis) {
+  return {in.shape[axis], EffectiveBlock(in) == 1 ? in.shape.count(axis + 1) : 1};  // else [N, H, W, C] in memory
 }
 
 /// What is known of some of a row's logits, as a reduction combines it. The largest x is subtracted before the

@@ -12,12 +12,17 @@ Status CheckAccuracy(const caffe::LayerParameter& param) {
   return OkStatus();
 }
 
+int64_t AccuracyClasses(const caffe::LayerParameter& param, const Shape& scores) {
+  return scores.dim(scores.CanonicalAxis(param.accuracy_param().axis()));
+}
+
 StatusOr<std::vector<Shape>> AccuracyShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const caffe::AccuracyParameter& accuracy = param.accuracy_param();
-  HP_RETURN_IF_ERROR(CheckPixelInputs(param, in, accuracy.axis()));
-  if (accuracy.top_k() > in[0][1]) {
+  HP_RETURN_IF_ERROR(CheckLabelledAxis(param, in, accuracy.axis()));
+  const int64_t classes = AccuracyClasses(param, in[0]);
+  if (accuracy.top_k() > classes) {
     return LayerError(param, "top_k %u is more than the %lld classes of [%s]", accuracy.top_k(),
-                      static_cast<long long>(in[0][1]), in[0].ToString().c_str());
+                      static_cast<long long>(classes), in[0].ToString().c_str());
   }
   return std::vector<Shape>{{1}};
 }
@@ -32,6 +37,7 @@ bool AccuracyNeedsBatchLabels(const caffe::LayerParameter& param) { return param
 
 /// The label's score, and the largest of the others.
 std::optional<ClassSplit> AccuracyClassSplit(const caffe::LayerParameter& param) {
+  if (param.accuracy_param().axis() != 1) return std::nullopt;
   return ClassSplit{.numbers = 1 + int64_t{param.accuracy_param().top_k()}, .on_one_shard = true};
 }
 
@@ -48,6 +54,7 @@ LayerType AccuracyType() {
           .output_shapes = AccuracyShapes,
           .class_split = AccuracyClassSplit,
           .needs_batch_labels = AccuracyNeedsBatchLabels,
+          .classes = AccuracyClasses,
           .ignore_label = AccuracyIgnoreLabel};
 }
 

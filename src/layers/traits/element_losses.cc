@@ -27,9 +27,12 @@ StatusOr<std::vector<Shape>> PairShapes(const caffe::LayerParameter& param, cons
 }
 
 StatusOr<std::vector<Shape>> LabelledShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, 1));
+  HP_RETURN_IF_ERROR(CheckLabelledRows(param, in));
   return std::vector<Shape>{{1}};
 }
+
+/// As in Caffe, each number of a row is of a class of its own.
+int64_t ClassesOfRow(const caffe::LayerParameter&, const Shape& scores) { return scores.count(1); }
 
 std::optional<int> SigmoidLossIgnoreLabel(const caffe::LayerParameter& param) {
   return param.loss_param().has_ignore_label() ? std::optional(param.loss_param().ignore_label()) : std::nullopt;
@@ -93,6 +96,7 @@ LayerType HingeLossType() {
   LayerType type = Loss("HingeLoss", {"hinge_loss_param"});
   type.reads_labels = true;
   type.output_shapes = LabelledShapes;
+  type.classes = ClassesOfRow;
   return type;
 }
 
@@ -100,6 +104,7 @@ LayerType LogisticLossType() {
   LayerType type = Loss("MultinomialLogisticLoss", {});
   type.reads_labels = true;
   type.output_shapes = LabelledShapes;
+  type.classes = ClassesOfRow;
   return type;
 }
 

@@ -116,6 +116,10 @@ bool LayerTraits::needs_batch_labels() const {
   return type_->needs_batch_labels != nullptr && type_->needs_batch_labels(*param_);
 }
 
+int64_t LayerTraits::classes(const Shape& scores) const {
+  return type_->classes != nullptr ? type_->classes(*param_, scores) : scores.dim(1);
+}
+
 std::optional<int> LayerTraits::ignore_label() const {
   return type_->ignore_label != nullptr ? type_->ignore_label(*param_) : std::nullopt;
 }

@@ -162,6 +162,8 @@ class LayerTraits {
   bool pairs_elements() const;
   /// Whether the op reads BatchContext::batch_labels as well, to count the global batch's labels that are not ignored.
   bool needs_batch_labels() const;
+  /// Of a layer that reads_labels: how many classes bottom 0 has scores of. @param scores as OutputShapes accepts.
+  int64_t classes(const Shape& scores) const;
   /// The label whose rows do not count; nothing: all rows count.
   std::optional<int> ignore_label() const;
   /// Whether top 0 is a number [1] that is reported (loss, accuracy, sum over a batch): a micro-batch's contribution,

@@ -95,6 +95,8 @@ struct LayerType {
   int64_t (*batch_size)(Parameter) = nullptr;
   /// LayerTraits::needs_batch_labels; null: false.
   bool (*needs_batch_labels)(Parameter) = nullptr;
+  /// LayerTraits::classes; only where reads_labels. Null: axis 1.
+  int64_t (*classes)(Parameter, const Shape& scores) = nullptr;
   /// LayerTraits::ignore_label; null: none.
   std::optional<int> (*ignore_label)(Parameter) = nullptr;
 };

@@ -50,7 +50,7 @@ Status CheckSoftmaxLoss(const caffe::LayerParameter& param) {
 
 /// Top 0 is the loss; a second top, where there is one, is the softmax.
 StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  HP_RETURN_IF_ERROR(CheckPixelInputs(param, in, param.softmax_param().axis()));
+  HP_RETURN_IF_ERROR(CheckLabelledAxis(param, in, param.softmax_param().axis()));
   if (param.has_margin_param() && in[0].count(2) != 1) {
     return LayerError(param, "margin_param with logits [%s]; expected cosines [rows, classes]",
                       in[0].ToString().c_str());
@@ -58,6 +58,14 @@ StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& para
   std::vector<Shape> out = {{1}};
   if (param.top_size() > 1) out.push_back(in[0]);
   return out;
+}
+
+int64_t SoftmaxLossClasses(const caffe::LayerParameter& param, const Shape& scores) {
+  return scores.dim(scores.CanonicalAxis(param.softmax_param().axis()));
+}
+
+int64_t InfogainLossClasses(const caffe::LayerParameter& param, const Shape& scores) {
+  return scores.dim(scores.CanonicalAxis(param.infogain_loss_param().axis()));
 }
 
 Status CheckInfogainLoss(const caffe::LayerParameter& param) {
@@ -79,8 +87,8 @@ Status CheckInfogainLoss(const caffe::LayerParameter& param) {
 
 /// Top 0 is the loss; a second top, where there is one, is the softmax.
 StatusOr<std::vector<Shape>> InfogainLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  HP_RETURN_IF_ERROR(CheckPixelInputs(param, in, param.infogain_loss_param().axis()));
-  const int64_t classes = in[0][1], count = static_cast<int64_t>(InfogainMatrix(param).size());
+  HP_RETURN_IF_ERROR(CheckLabelledAxis(param, in, param.infogain_loss_param().axis()));
+  const int64_t classes = InfogainLossClasses(param, in[0]), count = static_cast<int64_t>(InfogainMatrix(param).size());
   if (classes > count || classes * classes != count) {
     return LayerError(param, "its matrix has %lld numbers; expected %lld x %lld, for the classes of bottom 0, [%s]",
                       static_cast<long long>(count), static_cast<long long>(classes), static_cast<long long>(classes),
@@ -103,12 +111,14 @@ bool SoftmaxLossNeedsBatchLabels(const caffe::LayerParameter& param) {
 /// The largest logit, the sum of exponentials, the label's logit. Not with the softmax as a second top: it would lie on
 /// the shards while the loss lies on one.
 std::optional<ClassSplit> SoftmaxLossClassSplit(const caffe::LayerParameter& param) {
-  if (param.top_size() > 1) return std::nullopt;
+  if (param.top_size() > 1 || param.softmax_param().axis() != 1) return std::nullopt;
   return ClassSplit{.numbers = 3};
 }
 
 /// The softmax as a second top would be one of all classes.
-bool SoftmaxLossReadsSample(const caffe::LayerParameter& param) { return param.top_size() <= 1; }
+bool SoftmaxLossReadsSample(const caffe::LayerParameter& param) {
+  return param.top_size() <= 1 && param.softmax_param().axis() == 1;
+}
 
 }  // namespace
 
@@ -123,6 +133,7 @@ LayerType InfogainLossType() {
           .check = CheckInfogainLoss,
           .output_shapes = InfogainLossShapes,
           .needs_batch_labels = SoftmaxLossNeedsBatchLabels,
+          .classes = InfogainLossClasses,
           .ignore_label = SoftmaxLossIgnoreLabel};
 }
 
@@ -139,6 +150,7 @@ LayerType SoftmaxLossType() {
           .reads_sample = SoftmaxLossReadsSample,
           .class_split = SoftmaxLossClassSplit,
           .needs_batch_labels = SoftmaxLossNeedsBatchLabels,
+          .classes = SoftmaxLossClasses,
           .ignore_label = SoftmaxLossIgnoreLabel};
 }
 

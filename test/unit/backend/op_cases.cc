@@ -134,15 +134,34 @@ auto ContrastiveLoss(const ContrastiveLossDesc& desc) {
 auto ElementLoss(const ElementLossDesc& desc) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.ElementLoss(desc, in); };
 }
+InfogainLossDesc WithGains(InfogainLossDesc desc, int64_t classes) {
+  desc.matrix.resize(classes * classes);
+  for (int64_t i = 0; i < classes * classes; ++i) desc.matrix[i] = static_cast<float>(i % 7) / 4 - 0.5f;
+  return desc;
+}
+const auto kLogisticLoss = ElementLoss({.function = loss::Logistic{}, .targets = ElementLossDesc::kClasses});
+OpCase OfShares(OpCase c) {
+  c.shares = true;
+  return c;
+}
 auto InfogainLoss(bool ignore, bool probabilities) {
   return [=](Backend& backend, const Backend::Descs& in) {
-    const int64_t classes = in[0].shape[1];
     InfogainLossDesc desc = {{.has_ignore_label = ignore, .ignore_label = 2, .loss_weight = 0.5f}, {}};
     desc.loss.probabilities = probabilities;
-    desc.matrix.resize(classes * classes);
-    for (int64_t i = 0; i < classes * classes; ++i) desc.matrix[i] = static_cast<float>(i % 7) / 4 - 0.5f;
-    return backend.InfogainLoss(desc, in);
+    return backend.InfogainLoss(WithGains(desc, in[0].shape[1]), in);
   };
+}
+auto LossAlong(int axis) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.SoftmaxLoss({.has_ignore_label = true, .ignore_label = 2, .probabilities = true, .axis = axis}, in);
+  };
+}
+StatusOr<Backend::OpPtr> InfogainLossAlong2(Backend& backend, const Backend::Descs& in) {
+  return backend.InfogainLoss(WithGains({.loss = {.probabilities = true, .axis = 2}, .matrix = {}}, in[0].shape[2]),
+                              in);
+}
+StatusOr<Backend::OpPtr> AccuracyAlong2(Backend& backend, const Backend::Descs& in) {
+  return backend.Accuracy({.top_k = 2, .axis = 2}, in);
 }
 StatusOr<Backend::OpPtr> Embed(Backend& backend, const Backend::Descs& in) {
   return backend.Embed({.rows = 11, .num_output = 9}, in);
@@ -241,6 +260,12 @@ const OpCase kCases[] = {
      ElementLoss({.function = loss::Hinge<true>{}, .targets = ElementLossDesc::kClasses}),
      {{{40, 5}, 1}},
      1e-5f},
+    {"hinge_loss_of_maps",
+     ElementLoss({.function = loss::Hinge<false>{}, .targets = ElementLossDesc::kClasses}),
+     {kNhwc},
+     1e-5f},
+    OfShares({"logistic_loss", kLogisticLoss, {{{40, 5}, 1}}, 1e-5f}),
+    OfShares({"logistic_loss_of_maps", kLogisticLoss, {kNhwc}, 1e-5f}),
     {"contrastive_loss", ContrastiveLoss({{30, false}, 0.5f}), {kNhwc, kDense}, 2e-5f},
     {"contrastive_loss_of_small_rows", ContrastiveLoss({{2, false}, 1}), {{{40, 5}, 1}, {{40, 5}, 1}}, 2e-5f},
     {"legacy_contrastive_loss", ContrastiveLoss({{9, true}, 1}), {{{40, 5}, 1}, {{40, 5}, 1}}, 2e-5f},
@@ -289,6 +314,10 @@ const OpCase kCases[] = {
     {"loss", Loss(SoftmaxLossDesc::kFull, false), {{{40, 5}, 1}}, 1e-6f},
     {"loss_of_many_classes", Loss(SoftmaxLossDesc::kNone, true), {{{9, 100}, 1}}, 1e-5f},
     {"loss_of_valid_labels", Loss(SoftmaxLossDesc::kValid, true), {{{40, 5}, 1}}, 1e-6f},
+    {"loss_along_the_last_axis", LossAlong(2), {{{40, 3, 5}, 1}}, 1e-5f, {}, 2, 0, 3},
+    {"loss_along_the_height", LossAlong(2), {{{7, 6, 5, 4}, 6}}, 1e-5f, {}, 2, 0, 24},
+    {"infogain_loss_along_the_height", InfogainLossAlong2, {{{7, 6, 5, 4}, 6}}, 1e-5f, {}, 2, 0, 24},
+    {"accuracy_along_the_height", AccuracyAlong2, {{{7, 6, 5, 4}, 6}}, 0, {}, 2, 0, 24},
     {"infogain_loss", InfogainLoss(false, true), {{{40, 5}, 1}}, 1e-5f},
     {"infogain_loss_of_many_classes", InfogainLoss(false, false), {{{9, 100}, 1}}, 1e-5f},
     {"infogain_loss_of_valid_labels", InfogainLoss(true, false), {{{40, 5}, 1}}, 1e-5f},

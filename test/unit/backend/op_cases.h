@@ -19,8 +19,10 @@ struct OpCase {
   Backend::Descs in;
   float tolerance = 0;  ///< 0: the same bits
   std::vector<Shape> params = {};
-  int roundings = 2;  ///< of what is written in 16 bits
-  int64_t below = 0;  ///< above 0: inputs are whole numbers below it
+  int roundings = 2;    ///< of what is written in 16 bits
+  int64_t below = 0;    ///< above 0: inputs are whole numbers below it
+  int64_t labels = 1;   ///< of a row
+  bool shares = false;  ///< inputs are 0.1 to 1, as probabilities
 };
 
 /// A case with inputs of float32 or of the element type of the backend's products.
@@ -55,7 +57,7 @@ class OpBench {
  public:
   /// @param element that all values are rounded to.
   OpBench(Device* device, Backend* backend, const OpCase& c, const Backend::Descs& in, ElementType element)
-      : device_(device), element_(element), below_(c.below) {
+      : device_(device), element_(element), below_(c.below), shares_(c.shares) {
     auto op = c.make(*backend, in);
     EXPECT_TRUE(op.ok()) << op.status();
     op_ = *std::move(op);
@@ -66,11 +68,12 @@ class OpBench {
       d_param_pointers_.push_back(d_params_.back().floats());
       packed_.emplace_back(device);
     }
-    const int64_t rows = c.in[0].shape[0];
-    labels_ = Allocate({Shape{kBatches * rows}, 1});
+    const int64_t rows = c.in[0].shape[0], labels = rows * c.labels;
+    labels_ = Allocate({Shape{kBatches * labels}, 1});
+    const std::span<const float> all(labels_.floats(), static_cast<size_t>(kBatches * labels));
     batch_.global_rows = kBatches * rows;
-    batch_.batch_labels = {labels_.floats(), static_cast<size_t>(kBatches * rows)};
-    batch_.labels = batch_.batch_labels.subspan(rows, rows);
+    batch_.batch_labels = all.first(batch_.global_rows);  // of rows of several labels: their counts
+    batch_.labels = all.subspan(labels, labels);
     args_.saved = Allocate(op_->saved_bytes());
     args_.scratch = Allocate(op_->scratch_bytes());
     batch_.first_sample_on_device = reinterpret_cast<const uint64_t*>(Allocate(sizeof(uint64_t)));
@@ -84,6 +87,7 @@ class OpBench {
   void Load(uint32_t seed) {
     for (size_t i = 0; i < in_.size(); ++i) {
       Values values = DistinctValues(in_[i].count(), seed + i, 0.003f);
+      if (shares_) values = RandomValues(in_[i].count(), seed + i, 0.1f, 1);
       if (below_ > 0) values = RandomValues(in_[i].count(), seed + i, 0, static_cast<float>(below_));
       for (float& value : values) value = below_ > 0 ? std::floor(value) : value;
       Write(in_[i], values);
@@ -154,6 +158,7 @@ class OpBench {
   Device* const device_;
   const ElementType element_;
   const int64_t below_;  ///< as in OpCase
+  const bool shares_;    ///< likewise
   std::vector<Buffer> buffers_;
   std::unique_ptr<Op> op_;
   std::vector<Tensor> in_, out_, d_in_, d_out_, params_, d_params_;

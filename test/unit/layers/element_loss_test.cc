@@ -114,7 +114,9 @@ const LabelCase kLabelled[] = {
 
 TEST(LabelledLoss, ValuesAndGradients) {
   for (const LabelCase& c : kLabelled) {
-    for (const TensorDesc& in : {TensorDesc{{kRows, kWidth}, 1}, TensorDesc{{kRows, kWidth, 1, 1}, kWidth}}) {
+    std::vector<TensorDesc> layouts = LayoutsOf({kRows, 2, 3, 1});  // each number of a row is of a class of its own
+    layouts.insert(layouts.end(), {{{kRows, kWidth}, 1}, {{kRows, kWidth, 1, 1}, kWidth}});
+    for (const TensorDesc& in : layouts) {
       SCOPED_TRACE(c.type + " " + c.fields + " " + Describe(in));
       LossRun loss(LossText(c.type, c.fields), {in});
       const Values x = RandomValues(kRows * kWidth, 1, c.low, 2);
@@ -307,7 +309,10 @@ TEST(ElementLoss, Refusals) {
   EXPECT_EQ(pair->loss_weight(0), 1);
   LayerUnderTest labelled(LossText("HingeLoss"));
   EXPECT_TRUE(labelled->reads_labels());
-  EXPECT_NE(labelled->OutputShapes({{4, 3, 2}, {4}}).status().message(), "");
+  EXPECT_EQ(labelled->OutputShapes({{4, 3, 2}, {4}}).value(), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(labelled->classes({4, 3, 2}), 6);
+  EXPECT_EQ(labelled->OutputShapes({{4, 3, 2}, {4, 2}}).status().message(),
+            "layer \"l\": labels have shape [4 2]; expected one for each of the 4 rows of [4 3 2]");
   EXPECT_FALSE(
       LayerUnderTest(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 }"))->needs_batch_labels());
   EXPECT_TRUE(LayerUnderTest(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalize: true }"))

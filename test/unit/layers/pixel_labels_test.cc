@@ -2,6 +2,7 @@
 #include "test/unit/layers/layer_test_util.h"
 
 #include <cmath>
+#include <functional>
 
 namespace hp::test {
 namespace {
@@ -200,6 +201,74 @@ TEST(PixelLoss, InfogainInEveryLayout) {
     both.runner.Forward();
     usual.runner.Forward();
     ExpectNear(both.runner.Output(1), usual.runner.Output(1), 1e-6f, "softmax");
+  }
+}
+
+/// The same scores with the classes along another axis.
+struct MovedScores {
+  explicit MovedScores(int axis)
+      : axis(axis),
+        shape(axis == 2 ? Shape{kRows, kHeight, kClasses, kWidth} : Shape{kRows, kHeight, kWidth, kClasses}) {}
+
+  Values operator()(const Values& scores) const {
+    Values moved(scores.size());
+    for (int64_t i = 0; i < kScores.count(); ++i) {
+      const int64_t row = i / (kClasses * kPixels), c = i / kPixels % kClasses, h = i / kWidth % kHeight,
+                    w = i % kWidth;
+      moved[axis == 2 ? ((row * kHeight + h) * kClasses + c) * kWidth + w
+                      : ((row * kHeight + h) * kWidth + w) * kClasses + c] = scores[i];
+    }
+    return moved;
+  }
+  const int axis;
+  const Shape shape;
+};
+
+TEST(PixelLoss, ClassesAlongAnotherAxis) {
+  std::string matrix;
+  for (const float gain : RandomValues(kClasses * kClasses, 9, -0.5f, 2)) matrix += " data: " + std::to_string(gain);
+  const auto softmax = [](const std::string& axis, const std::string& fields) {
+    return Loss(fields, axis.empty() ? "" : "softmax_param { axis: " + axis + " }");
+  };
+  const auto infogain = [&](const std::string& axis, const std::string& fields) {
+    return "name: \"loss\" type: \"InfogainLoss\" infogain_loss_param { matrix {" + matrix + " } " +
+           (axis.empty() ? "" : "axis: " + axis) + " } loss_param { " + fields + " }";
+  };
+  const auto accuracy = [](const std::string& axis, const std::string& fields) {
+    return AccuracyText("top_k: 5 " + (axis.empty() ? "" : "axis: " + axis) +
+                        (fields.starts_with("ignore_label: 2") ? " ignore_label: 2" : ""));
+  };
+  for (const auto& text :
+       {std::function<std::string(const std::string&, const std::string&)>(softmax), {infogain}, {accuracy}}) {
+    for (const std::string fields : {"", "ignore_label: 2", "normalization: FULL", "normalization: BATCH_SIZE"}) {
+      PixelRun plain(text("", fields));
+      const float value = plain.Value();
+      ASSERT_NE(value, 0);
+      for (const std::string axis : {"2", "-1"}) {
+        const MovedScores moved(axis == "2" ? 2 : 3);
+        for (const TensorDesc& desc : LayoutsOf(moved.shape)) {
+          SCOPED_TRACE(text(axis, fields) + Describe(desc));
+          PixelRun run(text(axis, fields), desc);
+          run.runner.SetInput(0, moved(plain.scores));
+          EXPECT_NEAR(run.Value(), value, 1e-5 * std::abs(value));
+          ExpectNear(run.Gradient(), moved(plain.Gradient()), 1e-6f, "gradient");
+        }
+      }
+    }
+  }
+}
+
+TEST(PixelLoss, TheSoftmaxAlongAnotherAxis) {
+  PixelRun plain(Loss("", "top: \"loss\""));
+  plain.runner.Forward();
+  for (const int axis : {2, 3}) {
+    const MovedScores moved(axis);
+    for (const TensorDesc& desc : LayoutsOf(moved.shape)) {
+      PixelRun run(Loss("", "top: \"loss\" softmax_param { axis: " + std::to_string(axis) + " }"), desc);
+      run.runner.SetInput(0, moved(plain.scores));
+      run.runner.Forward();
+      ExpectNear(run.runner.Output(1), moved(plain.runner.Output(1)), 1e-6f, "softmax");
+    }
   }
 }
 

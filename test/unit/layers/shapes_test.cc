@@ -258,8 +258,24 @@ TEST(Shapes, LossAndAccuracy) {
   EXPECT_THAT(ShapeError(LayerUnderTest(loss + "margin_param { }"), {{4, 10, 2, 3}, {4, 2, 3}}),
               HasSubstr("margin_param with logits [4 10 2 3]; expected cosines [rows, classes]"));
   const LayerUnderTest hinge(R"(name: "h" type: "HingeLoss" bottom: "a" bottom: "b" top: "t")");
-  EXPECT_THAT(ShapeError(hinge, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("one label per pixel is not supported"));
-  EXPECT_THAT(ShapeError(LayerUnderTest(loss + "softmax_param { axis: 2 }"), {{4, 10, 1}, {4}}), HasSubstr("axis 2"));
+  EXPECT_THAT(ShapeError(hinge, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("expected one for each of the 4 rows of"));
+  const auto along = [&](const std::string& axis) {
+    return LayerUnderTest(loss + "softmax_param { axis: " + axis + " }");
+  };
+  EXPECT_EQ(Shapes(along("2"), {{4, 10, 3}, {4, 10}}), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(Shapes(along("-1"), {{4, 2, 5, 3}, {4, 2, 5}}), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(along("-1")->classes({4, 2, 5, 3}), 3);
+  EXPECT_TRUE(plain->class_split().has_value());
+  EXPECT_FALSE(along("2")->class_split().has_value());
+  EXPECT_EQ(
+      ShapeError(along("2"), {{4, 10, 3}, {4, 3}}),
+      "layer \"l\": labels have shape [4 3]; expected one for each of the 4 rows and 10 elements beside axis 2 of "
+      "[4 10 3]");
+  for (const char* const axis : {"0", "3", "-3", "-4"}) {
+    EXPECT_EQ(ShapeError(along(axis), {{4, 10, 3}, {4}}), "layer \"l\": axis " + std::string(axis) +
+                                                              ", of the classes, does not fit bottom shape [4 10 3]; "
+                                                              "expected 1 to 2");
+  }
   const LayerUnderTest two(loss + "top: \"p\" loss_weight: 0.5 loss_weight: 0");
   EXPECT_EQ(Shapes(two, {{4, 10}, {4}}), (std::vector<Shape>{{1}, {4, 10}}));
   EXPECT_EQ(two->loss_weight(0), 0.5f);
