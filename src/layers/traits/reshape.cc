@@ -1,3 +1,4 @@
+#include "base/format.h"
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
@@ -41,20 +42,35 @@ StatusOr<ReplacedAxes> AxesOf(const caffe::LayerParameter& param, const Shape& i
                     reshape.num_axes(), in.ToString().c_str());
 }
 
-/// A literal first dim would be the rows of one micro-batch, which a table decides.
-Status CheckBatchAxis(const caffe::LayerParameter& param, const ReplacedAxes& axes, const Shape& in, const Shape& out) {
+Status BatchAxisError(const caffe::LayerParameter& param, const std::string& what) {
+  return LayerError(
+      param,
+      "%s, but axis 0 is the batch, of which each node has a part; expected it as it is: a first dim of 0, "
+      "or axis: 1",
+      what.c_str());
+}
+
+/// A literal first dim would be the rows of one micro-batch, which a table decides. It is refused before anything is
+/// computed from it, since the bottom has fewer rows here than in the prototxt.
+Status CheckFirstDim(const caffe::LayerParameter& param, const ReplacedAxes& axes) {
   const caffe::BlobShape& given = param.reshape_param().shape();
-  const bool literal = axes.begin == 0 && (given.dim_size() == 0 ? axes.end > 0 : given.dim(0) > 0);
-  if (!literal && out.rank() > 0 && in.rank() > 0 && out[0] == in[0]) return OkStatus();
-  return LayerError(param,
-                    "reshape_param would make [%s] of bottom shape [%s]; expected the batch as it is: axis: 1 or more, "
-                    "or a first dim of 0",
-                    out.ToString().c_str(), in.ToString().c_str());
+  if (axes.begin > 0 || (given.dim_size() == 0 && axes.end == 0)) return OkStatus();
+  if (given.dim_size() == 0) return BatchAxisError(param, "reshape_param takes axis 0 away");
+  if (given.dim(0) <= 0) return OkStatus();
+  return BatchAxisError(
+      param, Format("reshape_param { shape { dim: %lld } } would be axis 0", static_cast<long long>(given.dim(0))));
+}
+
+Status CheckBatchAxis(const caffe::LayerParameter& param, const Shape& in, const Shape& out) {
+  if (out.rank() > 0 && in.rank() > 0 && out[0] == in[0]) return OkStatus();
+  return BatchAxisError(param, Format("reshape_param would make [%s] of bottom shape [%s]", out.ToString().c_str(),
+                                      in.ToString().c_str()));
 }
 
 StatusOr<std::vector<Shape>> ReshapeShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const Shape& shape = in[0];
   HP_ASSIGN_OR_RETURN(const ReplacedAxes axes, AxesOf(param, shape));
+  HP_RETURN_IF_ERROR(CheckFirstDim(param, axes));
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().begin() + axes.begin);
   int inferred = -1;
   const caffe::BlobShape& given = param.reshape_param().shape();
@@ -78,7 +94,7 @@ StatusOr<std::vector<Shape>> ReshapeShapes(const caffe::LayerParameter& param, c
                       out.ToString().c_str(), static_cast<long long>(out.count()), shape.ToString().c_str(),
                       static_cast<long long>(shape.count()));
   }
-  HP_RETURN_IF_ERROR(CheckBatchAxis(param, axes, shape, out));
+  HP_RETURN_IF_ERROR(CheckBatchAxis(param, shape, out));
   return std::vector<Shape>{out};
 }
 

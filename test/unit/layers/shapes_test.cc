@@ -171,13 +171,18 @@ TEST(Shapes, Reshape) {
   EXPECT_EQ(error("shape { dim: 0 dim: 7 }"),
             "layer \"r\": reshape_param would make [4 7], of 28 elements, of bottom shape [4 6 2 5], which has 240");
   EXPECT_THAT(error("shape { dim: 0 dim: -1 dim: 7 }"), HasSubstr("which has 240"));
-  // 4 would be right for these rows alone.
-  EXPECT_EQ(
-      error("shape { dim: 4 dim: 60 }"),
-      "layer \"r\": reshape_param would make [4 60] of bottom shape [4 6 2 5]; expected the batch as it is: axis: 1 "
-      "or more, or a first dim of 0");
-  EXPECT_THAT(error("shape { dim: -1 dim: 6 }"), HasSubstr("expected the batch as it is"));
-  EXPECT_THAT(error("shape { dim: 1 } axis: 0 num_axes: 0"), HasSubstr("expected the batch as it is"));
+  // 4 would be right for these rows alone, and what others make of them is nothing that the prototxt says.
+  for (const std::string first : {"4", "8", "2"}) {
+    EXPECT_EQ(
+        error("shape { dim: " + first + " dim: -1 }"),
+        "layer \"r\": reshape_param { shape { dim: " + first +
+            " } } would be axis 0, but axis 0 is the batch, of which each node has a part; expected it as it is: a "
+            "first dim of 0, or axis: 1");
+  }
+  EXPECT_THAT(error("shape { dim: 8 dim: 54 }"), HasSubstr("a first dim of 0"));
+  EXPECT_THAT(error("shape { dim: -1 dim: 6 }"), HasSubstr("would make [40 6] of bottom shape [4 6 2 5], but axis 0"));
+  EXPECT_THAT(error("shape { dim: 1 } axis: 0 num_axes: 0"), HasSubstr("expected it as it is"));
+  EXPECT_THAT(error("num_axes: 1"), HasSubstr("reshape_param takes axis 0 away, but axis 0 is the batch"));
   EXPECT_EQ(error("shape { dim: 0 dim: 0 dim: 0 dim: 0 dim: 0 }"),
             "layer \"r\": dim 4 of reshape_param is 0, but bottom shape [4 6 2 5] has no axis 4");
   EXPECT_THAT(error("shape { dim: 0 } axis: 5"), HasSubstr("{ axis: 5 num_axes: -1 } does not fit"));

@@ -335,7 +335,7 @@ TEST(Upgrade, DimsWithoutAnInputOrBesideAShapeSayNothing) {
             HashMessage(Upgraded("input: 'a' input_shape { dim: 2 dim: 5 } " + relu)));
 }
 
-TEST(Upgrade, AReshapeOfADeployNetMaySayTheBatchOfItsInputs) {
+TEST(Upgrade, AReshapeMaySayTheBatchOfTheSources) {
   const auto first_dim = [](const std::string& inputs, const std::string& more = "") {
     const auto net = Upgraded(inputs +
                               "layer { name: 'r' type: 'Reshape' bottom: 'a' top: 'r' reshape_param { shape { "
@@ -350,7 +350,21 @@ TEST(Upgrade, AReshapeOfADeployNetMaySayTheBatchOfItsInputs) {
   EXPECT_EQ(first_dim(a, "num_axes: 0"), 2) << "it puts an axis in front";
   EXPECT_EQ(first_dim("input: 'a' input_shape { dim: 3 dim: 6 } "), 2) << "another batch";
   EXPECT_EQ(first_dim(a + "layer { name: 'b' type: 'Input' top: 'b' input_param { shape { dim: 9 } } } "), 2);
-  EXPECT_EQ(first_dim(a + "layer { name: 'd' type: 'Data' top: 'd' } "), 2) << "a table divides the batch";
+  const auto data = [](const std::string& type, const std::string& param, const std::string& batch) {
+    return "layer { name: 'd' type: '" + type + "' top: 'a' " + param + " { " + batch + " } } ";
+  };
+  for (const std::string batch : {"batch_size: 2", "batch_size: 4"}) {
+    const int64_t want = batch == "batch_size: 2" ? 0 : 2;
+    EXPECT_EQ(first_dim(data("Data", "data_param", batch)), want);
+    EXPECT_EQ(first_dim(data("ImageData", "image_data_param", batch)), want);
+    EXPECT_EQ(first_dim(data("HDF5Data", "hdf5_data_param", batch)), want);
+  }
+  const std::string two = data("Data", "data_param", "batch_size: 2");
+  EXPECT_EQ(first_dim(data("DummyData", "dummy_data_param", "shape { dim: 2 dim: 6 } shape { dim: 2 }") + two), 0);
+  EXPECT_EQ(first_dim(data("DummyData", "dummy_data_param", "num: 2 channels: 1 height: 1 width: 6")), 0);
+  EXPECT_EQ(first_dim(two + data("Data", "data_param", "batch_size: 5 source: 'test'")), 2) << "the test has another";
+  EXPECT_EQ(first_dim(two + data("MemoryData", "memory_data_param", "batch_size: 2")), 2) << "not known";
+  EXPECT_EQ(first_dim(two + "layer { name: 'p' type: 'Parameter' top: 'p' } "), 0);
 }
 
 TEST_F(UpgradeTest, LaterFaultsNameTheLineOfTheOldFile) {
