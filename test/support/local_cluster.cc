@@ -9,10 +9,12 @@
 #include "transport/tcp/tcp_transport.h"
 
 #include "glog/logging.h"
+#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -142,17 +144,35 @@ void DelayTask(const ClusterSpec& spec, Rank rank, const Task& task) {
   nanosleep(&pause, nullptr);
 }
 
-void Collect(const ParamStore& store, ClusterResult* result) {
-  for (int i = 0; i < store.size(); ++i) {
-    const StoredParam& param = store.param(i);
-    std::vector<float>& whole = result->params[param.name()];
-    whole.resize(param.whole.count());
-    std::vector<float> block(store.count(i));
-    const Status status = store.ReadValues(i, block);
-    CHECK(status.ok()) << status;
-    PlaceBlock(block, param.block, param.whole, whole);
+/// Puts parameters together from all nodes. Those that several nodes have must be the same to the bit.
+class Collector {
+ public:
+  void Add(const ParamStore& store, Rank rank) {
+    for (int i = 0; i < store.size(); ++i) {
+      const StoredParam& param = store.param(i);
+      std::vector<float> block(store.count(i));
+      const Status status = store.ReadValues(i, block);
+      CHECK(status.ok()) << status;
+      std::vector<float>& whole = params_[param.name()];
+      std::vector<float>& found = found_[param.name()];
+      whole.resize(param.whole.count());
+      found.resize(param.whole.count());
+      const std::vector<float> others = whole, of_others = found;
+      PlaceBlock(block, param.block, param.whole, whole);
+      PlaceBlock(std::vector<float>(block.size(), 1), param.block, param.whole, found);
+      for (size_t at = 0; at < whole.size(); ++at) {
+        if (of_others[at] == 0 || std::bit_cast<uint32_t>(whole[at]) == std::bit_cast<uint32_t>(others[at])) continue;
+        ADD_FAILURE() << param.name() << "[" << at << "] is " << whole[at] << " on node " << rank << ", and "
+                      << others[at] << " on an earlier one";
+        break;
+      }
+    }
   }
-}
+  std::map<std::string, std::vector<float>> Take() { return std::move(params_); }
+
+ private:
+  std::map<std::string, std::vector<float>> params_, found_;  // found: 1 where a value has been put
+};
 
 }  // namespace
 
@@ -173,6 +193,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     return result;
   }
   Mutex mutex;
+  Collector collector;
   auto options_for = [&](Rank rank) {
     NodeOptions options;
     options.table = &*table;
@@ -194,9 +215,9 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
       result.losses[clock] = loss;
       if (spec.on_loss) spec.on_loss(clock);
     };
-    options.on_done = [&](const ParamStore& store) {
+    options.on_done = [&, rank](const ParamStore& store) {
       MutexLock lock(&mutex);
-      Collect(store, &result);
+      collector.Add(store, rank);
     };
     if (spec.before_task) {
       options.before_task = [&spec, rank](const Task& task) { spec.before_task(rank, task); };
@@ -209,6 +230,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     InprocOptions network;
     if (spec.delay_seed != 0) network.delay = RandomDelays(spec.delay_seed, spec.delay_us);
     result.status = RunAllNodes(*table, options_for, network);
+    result.params = collector.Take();
     return result;
   }
   result.status = RunNodes(table->size(), [&](Rank rank) {
@@ -217,6 +239,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.transport = MakeTcpTransport(ConnectOptionsFor(*table, rank), std::move(listeners[rank]));
     return options;
   });
+  result.params = collector.Take();
   return result;
 }
 

@@ -83,7 +83,8 @@ struct ClusterResult {
 /// The routing table of `spec` with nodes on 127.0.0.1; ports are filled in for TCP only.
 RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_path);
 
-/// Runs all nodes of a job as threads of this process and collects their parameters.
+/// Runs all nodes of a job as threads of this process and collects their parameters. Those that several nodes have,
+/// statistics of BatchNorm among them, must be the same to the bit: else the test fails.
 ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_path);
 
 /// The largest difference of two blobs, relative to the largest magnitude of the second.
