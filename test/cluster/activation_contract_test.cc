@@ -56,6 +56,10 @@ constexpr LayerCase kCases[] = {
     {"PreluOfOneSlope", "type: 'PReLU' prelu_param { channel_shared: true filler { type: 'constant' value: -0.4 } }"},
     {"Bias", "type: 'Bias' bias_param { filler { type: 'gaussian' std: 0.1 } }"},
     {"BiasOfUnits", "type: 'Bias' bias_param { num_axes: -1 }"},
+    {"Scale", "type: 'Scale' scale_param { bias_term: true bias_filler { type: 'gaussian' std: 0.1 } }"},
+    {"ScaleOfUnits", "type: 'Scale' scale_param { num_axes: -1 filler { type: 'uniform' min: 0.5 max: 1.5 } }"},
+    {"ScaleOfOneFactor", "type: 'Scale' scale_param { num_axes: 0 bias_term: true }"},
+    {"ScaleOfTheLastAxis", "type: 'Scale' scale_param { axis: -1 bias_term: true }"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Layers, ActivationContractTest, testing::ValuesIn(kCases),
@@ -93,6 +97,51 @@ TEST_F(ContractTest, BlobsOfParameterLayers) {
   ASSERT_TRUE(result.status.ok()) << result.status;
   EXPECT_EQ(result.params, TrainCluster(tables[0], SolverOf(own, "")).params);
   EXPECT_TRUE(result.params.contains("p.0") && !result.params.contains("act1.0"));
+}
+
+/// Of several axes, which a shard may not divide, and frozen ones.
+TEST_F(ContractTest, BlobsOfParameterLayersOfSeveralAxes) {
+  const auto parameter = [](const std::string& name, const std::string& dims, const std::string& rate) {
+    return "layer { name: '" + name + "' type: 'Parameter' top: '" + name + "' param { lr_mult: " + rate +
+           " } parameter_param { shape { " + dims + " } } }\n";
+  };
+  std::string text = NetWithActivations("type: 'Bias'", false);
+  text.replace(text.find("bottom: 'conv1' top: 'act1'"), 15, "bottom: 'conv1' bottom: 'maps'");
+  text.replace(text.find("bottom: 'ip1' top: 'act2'"), 13, "bottom: 'ip1' bottom: 'units'");
+  const std::string maps = "dim: 6 dim: 8 dim: 8";
+  const std::vector<ClusterSpec> tables = {Hybrid(3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Hybrid(2, 0))};
+  Check(SolverOf(parameter("maps", maps, "2") + parameter("units", "dim: 40", "1") + text, ""), tables);
+  const std::string frozen = SolverOf(parameter("maps", maps, "2") + parameter("units", "dim: 40", "0") + text, "");
+  const ClusterResult result = Train(tables[0], frozen);
+  EXPECT_EQ(result.params.at("units.0"), std::vector<float>(40));
+  EXPECT_NE(result.params.at("maps.0"), std::vector<float>(6 * 8 * 8));
+}
+
+/// Addends and factors that other layers compute: of the channels in the first stage, of the units on shards, and one
+/// number for each row.
+TEST_F(ContractTest, AddendsAndFactorsOfOtherLayers) {
+  const auto layer = [](const std::string& name, const std::string& type, const std::string& bottoms,
+                        const std::string& fields) {
+    return "layer { name: '" + name + "' type: '" + type + "' " + bottoms + " top: '" + name + "' " + fields + " }\n";
+  };
+  const auto product = [&](const std::string& name, const std::string& bottom, const std::string& outputs) {
+    return layer(name, "InnerProduct", "bottom: '" + bottom + "'",
+                 "inner_product_param { num_output: " + outputs + " weight_filler { type: 'xavier' } }");
+  };
+  const std::string net =
+      layer("conv1", "Convolution", "bottom: 'data'",
+            "convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } }") +
+      layer("mean", "Pooling", "bottom: 'conv1'", "pooling_param { pool: AVE global_pooling: true }") +
+      layer("addends", "Flatten", "bottom: 'mean'", "") +
+      layer("moved", "Bias", "bottom: 'conv1' bottom: 'addends'", "bias_param { axis: 0 }") +
+      layer("pool1", "Pooling", "bottom: 'moved'", "pooling_param { kernel_size: 2 stride: 2 }") +
+      product("ip1", "pool1", "40") + product("gate", "pool1", "40") + layer("open", "Sigmoid", "bottom: 'gate'", "") +
+      layer("gated", "Scale", "bottom: 'ip1' bottom: 'open'", "scale_param { axis: -2 }") +
+      product("shift", "pool1", "1") +
+      layer("number", "Reshape", "bottom: 'shift'", "reshape_param { shape { dim: 0 } }") +
+      layer("shifted", "Bias", "bottom: 'gated' bottom: 'number'", "bias_param { axis: 0 }") +
+      product("ip2", "shifted", "5") + layer("loss", "SoftmaxWithLoss", "bottom: 'ip2' bottom: 'label'", "");
+  Check(SolverOf(net, ""), {Hybrid(3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Hybrid(2, 0))});
 }
 
 /// What a Threshold yields is added to what it reads, a little of it, since a unit that roundings bring to the other
