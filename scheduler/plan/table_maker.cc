@@ -47,6 +47,28 @@ bool DividesSharedNames(const caffe::NetParameter& net, int cut) {
   return false;
 }
 
+/// Whether shards can't divide the layer, and it has more than a few parameters.
+bool IsUndivided(const caffe::LayerParameter& layer) {
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  return !types.SplitOutputs(layer) && types.HasParameters(layer) && !types.HasSmallBlobs(layer);
+}
+
+/// Behind which layer TailProducts looks, for messages, and what to do where that is a product itself.
+std::string WhereTailBegins(const caffe::NetParameter& net) {
+  const auto& layers = net.layer();
+  const auto last = std::find_if(layers.rbegin(), layers.rend(), IsUndivided);
+  if (last == layers.rend() || last->type() != "InnerProduct") return "after its last convolution";
+  const auto before = std::find_if(last, layers.rend(), [](const caffe::LayerParameter& layer) {
+    return IsUndivided(layer) && layer.type() != "InnerProduct";
+  });
+  const auto first = std::find_if(before.base(), layers.end(),
+                                  [](const caffe::LayerParameter& layer) { return layer.type() == "InnerProduct"; });
+  return Format(
+      "after layer \"%s\", an InnerProduct along another axis than 1, which shards don't divide; --cut=%s begins a "
+      "stage, of one shard, with the products before it",
+      last->name().c_str(), first->name().c_str());
+}
+
 /// The layer at which each FC stage begins, behind one conv stage.
 StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::NetParameter& net) {
   if (request.conv.size() > 1) {
@@ -63,9 +85,9 @@ StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::
   if (static_cast<int>(products.size()) < stages) {
     const size_t shared = tail.size() - products.size();
     return InvalidArgument(
-        "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) after its last "
-        "convolution%s (--cut=LAYER,... sets the boundaries by hand)",
-        stages, tail.size(),
+        "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) %s%s (--cut=LAYER,... sets the boundaries "
+        "by hand)",
+        stages, tail.size(), WhereTailBegins(net).c_str(),
         shared > 0 ? Format(", of which %zu can't begin a stage: layers share parameters across it", shared).c_str()
                    : "");
   }
@@ -295,7 +317,7 @@ std::vector<int> TailProducts(const caffe::NetParameter& net) {
   for (int i = 0; i < net.layer_size(); ++i) {
     if (types.SplitOutputs(net.layer(i))) {
       products.push_back(i);
-    } else if (types.HasParameters(net.layer(i)) && !types.HasSmallBlobs(net.layer(i))) {
+    } else if (IsUndivided(net.layer(i))) {
       products.clear();
     }
   }

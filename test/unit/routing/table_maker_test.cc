@@ -101,6 +101,21 @@ TEST_F(TableMakerTest, SeveralFcStagesDivideTheProducts) {
               HasSubstr("--fc asks for 4 FC stage(s); the net has 3 InnerProduct"));
 }
 
+TEST_F(TableMakerTest, AProductThatShardsDoNotDivideEndsTheSearch) {
+  caffe::LayerParameter* const last = net_.mutable_layer(net_.layer_size() - 2);
+  ASSERT_EQ(last->name(), "fc8");
+  last->mutable_inner_product_param()->set_axis(2);
+  TableRequest request = Request(2, {1}, {"a"});
+  EXPECT_EQ(
+      Fault(request),
+      "--fc asks for 1 FC stage(s); the net has 0 InnerProduct layer(s) after layer \"fc8\", an InnerProduct along "
+      "another axis than 1, which shards don't divide; --cut=fc6 begins a stage, of one shard, with the products "
+      "before it "
+      "(--cut=LAYER,... sets the boundaries by hand)");
+  request.cut = {"fc6"};
+  EXPECT_THAT(Stages(Make(request)), ElementsAre("data..flat", "fc6..loss"));
+}
+
 TEST_F(TableMakerTest, LayersThatShareParametersAreInOneStage) {
   const auto share = [this](const char* layer) {
     for (caffe::LayerParameter& other : *net_.mutable_layer()) {
