@@ -6,6 +6,7 @@
 #include "proto/caffe.pb.h"
 
 #include <numeric>
+#include <string>
 
 namespace hp {
 namespace {
@@ -14,8 +15,7 @@ namespace {
 StatusOr<int> AxisOf(const caffe::LayerParameter& param, const char* message, int axis, const Shape& in) {
   const int canonical = in.CanonicalAxis(axis);
   if (canonical >= 1 && canonical < in.rank()) return canonical;
-  return LayerError(param, "%s { axis: %d } does not fit bottom shape [%s]; expected 1 to %d (axis 0 is the batch)",
-                    message, axis, in.ToString().c_str(), in.rank() - 1);
+  return AxisError(param, (std::string(message) + " { axis").c_str(), axis, in);
 }
 
 Status CheckSlice(const caffe::LayerParameter& param) {

@@ -81,10 +81,7 @@ StatusOr<std::vector<Shape>> InnerProductShapes(const caffe::LayerParameter& par
   }
   const int given = param.inner_product_param().axis(), axis = in[0].CanonicalAxis(given);
   if (axis < 1 || axis >= in[0].rank()) {
-    return LayerError(param,
-                      "inner_product_param { axis: %d } does not fit bottom shape [%s]; expected 1 to %d (axis 0 "
-                      "is the batch)",
-                      given, in[0].ToString().c_str(), in[0].rank() - 1);
+    return AxisError(param, "inner_product_param { axis", given, in[0]);
   }
   for (const ParamSpec& spec : InnerProductParams(param, in)) {
     if (spec.filler == nullptr) continue;

@@ -68,8 +68,7 @@ StatusOr<RankedAxis> RankedAxisOf(const caffe::LayerParameter& param, const Shap
   if (argmax.has_axis()) {
     const int axis = in.CanonicalAxis(argmax.axis());
     if (axis < 1 || axis >= in.rank()) {
-      return LayerError(param, "argmax_param { axis: %d } does not fit bottom shape [%s]; expected 1 to %d",
-                        argmax.axis(), in.ToString().c_str(), in.rank() - 1);
+      return AxisError(param, "argmax_param { axis", argmax.axis(), in);
     }
     ranked = {in[axis], in.count(axis + 1)};
   } else {

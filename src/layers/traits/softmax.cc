@@ -8,8 +8,7 @@ namespace {
 StatusOr<std::vector<Shape>> SoftmaxShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const int axis = in[0].CanonicalAxis(param.softmax_param().axis());
   if (axis < 1 || axis >= in[0].rank()) {
-    return LayerError(param, "softmax_param { axis: %d } does not fit bottom shape [%s]; expected 1 to %d",
-                      param.softmax_param().axis(), in[0].ToString().c_str(), in[0].rank() - 1);
+    return AxisError(param, "softmax_param { axis", param.softmax_param().axis(), in[0]);
   }
   return in;
 }

@@ -111,7 +111,8 @@ TEST(ArgMax, Shapes) {
   EXPECT_EQ(error("top_k: 3 axis: 2"),
             "layer \"a\": argmax_param { top_k: 3 } is more than the 2 elements to choose from in [4 10 2]");
   EXPECT_EQ(error("axis: 0"),
-            "layer \"a\": argmax_param { axis: 0 } does not fit bottom shape [4 10 2]; expected 1 to 2");
+            "layer \"a\": argmax_param { axis: 0 } does not fit bottom shape [4 10 2]; expected 1 to 2 (axis 0 is "
+            "the batch)");
   EXPECT_EQ(CreateError(ArgMaxText("top_k: 0")), "layer \"a\": argmax_param { top_k: 0 }: expected 1 or more");
   EXPECT_FALSE(LayerUnderTest(ArgMaxText(""))->has_gradient());
 }

@@ -205,6 +205,10 @@ TEST(Shapes, EltwiseAndSplit) {
 TEST(Shapes, SoftmaxRefusesTheRows) {
   const LayerUnderTest rows(R"(name: "s" type: "Softmax" bottom: "a" top: "b" softmax_param { axis: 0 })");
   EXPECT_THAT(ShapeError(rows, {{4, 3}}), HasSubstr("softmax_param { axis: 0 } does not fit bottom shape [4 3]"));
+  EXPECT_EQ(
+      ShapeError(rows, {{4}}),
+      "layer \"s\": softmax_param { axis: 0 } does not fit bottom shape [4]; expected one with axes behind axis 0 "
+      "(axis 0 is the batch)");
   const LayerUnderTest last(R"(name: "s" type: "Softmax" bottom: "a" top: "b" softmax_param { axis: -1 })");
   EXPECT_EQ(Shapes(last, {{4, 3, 2}}), (std::vector<Shape>{{4, 3, 2}}));
 }
