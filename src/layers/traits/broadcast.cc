@@ -22,6 +22,13 @@ AxesFields FieldsOfBias(const caffe::LayerParameter& param) {
   return {"bias_param", param.bias_param().axis(), param.bias_param().num_axes()};
 }
 
+/// Of a layer with two bottoms.
+Status NotOfRows(const caffe::LayerParameter& param, const AxesFields& fields) {
+  return LayerError(param,
+                    "%s { axis: %d } with two bottoms is not supported: axis 0 of both are rows; expected axis: 0",
+                    fields.message, fields.axis);
+}
+
 Status CheckAxes(const caffe::LayerParameter& param, const AxesFields& fields) {
   if (fields.num_axes < -1) {
     return LayerError(param, "%s { num_axes: %d }: expected -1 (all behind axis) or more", fields.message,
@@ -34,12 +41,7 @@ Status CheckAxes(const caffe::LayerParameter& param, const AxesFields& fields) {
                       "second bottom with the numbers",
                       fields.message);
   }
-  if (!learned && fields.axis != 0) {
-    return LayerError(param,
-                      "%s { axis: %d } with two bottoms is not supported: axis 0 of both are rows; expected axis: 0",
-                      fields.message, fields.axis);
-  }
-  return OkStatus();
+  return learned || fields.axis <= 0 ? OkStatus() : NotOfRows(param, fields);
 }
 
 StatusOr<BroadcastAxes> AxesOf(const caffe::LayerParameter& param, const AxesFields& fields,
@@ -60,6 +62,7 @@ StatusOr<BroadcastAxes> AxesOf(const caffe::LayerParameter& param, const AxesFie
     return LayerError(param, "%s { axis: %d num_axes: %d } does not fit the bottom's shape [%s]", fields.message,
                       fields.axis, axes.end - axes.begin, in[0].ToString().c_str());
   }
+  if (in.size() > 1 && axes.begin > 0) return NotOfRows(param, fields);
   if (in.size() > 1 && axes.shape(in[0]) != in[1]) {
     return LayerError(param, "bottom 1 has shape [%s]; expected [%s], the first axes of bottom 0",
                       in[1].ToString().c_str(), axes.shape(in[0]).ToString().c_str());
@@ -92,12 +95,8 @@ Status CheckScale(const caffe::LayerParameter& param) {
   const caffe::ScaleParameter& scale = param.scale_param();
   if (param.bottom_size() > 1 && scale.bias_term()) {
     return LayerError(param,
-                      "scale_param { bias_term: true } with two bottoms is not supported; expected one bottom, or "
-                      "a layer of type Bias behind it");
-  }
-  if (param.bottom_size() > 1 && scale.has_filler()) {
-    return LayerError(param,
-                      "scale_param: a filler with two bottoms; nothing is learned, the second bottom is the factor");
+                      "scale_param { bias_term: true } with two bottoms would learn a number for each row of a batch; "
+                      "expected one bottom, or a layer of type Bias behind it");
   }
   return CheckAxes(param, FieldsOfScale(param));
 }
@@ -122,12 +121,7 @@ StatusOr<std::vector<Shape>> ScaleShapes(const caffe::LayerParameter& param, con
   return std::vector<Shape>{in[0]};
 }
 
-Status CheckBias(const caffe::LayerParameter& param) {
-  if (param.bottom_size() > 1 && param.bias_param().has_filler()) {
-    return LayerError(param, "bias_param: a filler with two bottoms; nothing is learned, the second bottom is added");
-  }
-  return CheckAxes(param, FieldsOfBias(param));
-}
+Status CheckBias(const caffe::LayerParameter& param) { return CheckAxes(param, FieldsOfBias(param)); }
 
 int BiasBlobs(const caffe::LayerParameter& param) { return param.bottom_size() > 1 ? 0 : 1; }
 
