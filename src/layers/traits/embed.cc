@@ -27,9 +27,6 @@ Status CheckEmbed(const caffe::LayerParameter& param) {
     return LayerError(param, "embed_param { input_dim: %u }: expected at most %u, the whole numbers that a float has",
                       embed.input_dim(), kMostRows);
   }
-  if (embed.has_bias_filler() && !embed.bias_term()) {
-    return LayerError(param, "embed_param { bias_term: false } has a bias_filler; expected bias_term: true, or none");
-  }
   return OkStatus();
 }
 

@@ -75,11 +75,29 @@ class LayerWarnings {
     }
   }
 
+  /// @param type the layer's, whose own typed parameter `param` is.
+  template <typename Param>
+  void CheckBiasFiller(const Param& param, const std::string& type, const char* name) {
+    if (layer_.type() != type || !param.has_bias_filler() || param.bias_term()) return;
+    Ignored(std::string(name) + " { bias_filler }", "there is no bias without bias_term: true");
+  }
+
+  /// Fields of a Scale or Bias whose second bottom is what it would learn.
+  void CheckSecondBottom() {
+    const bool filler = (layer_.type() == "Scale" && layer_.scale_param().has_filler()) ||
+                        (layer_.type() == "Bias" && layer_.bias_param().has_filler());
+    if (!filler || layer_.bottom_size() < 2) return;
+    Ignored(layer_.type() == "Scale" ? "scale_param { filler }" : "bias_param { filler }",
+            "nothing is learned, the second bottom has the numbers");
+  }
+
   void CheckOwnFields() {
-    const caffe::ScaleParameter& scale = layer_.scale_param();
-    if (layer_.type() == "Scale" && scale.has_bias_filler() && !scale.bias_term()) {
-      Ignored("scale_param { bias_filler }", "there is no bias without bias_term: true");
-    }
+    CheckBiasFiller(layer_.scale_param(), "Scale", "scale_param");
+    CheckBiasFiller(layer_.embed_param(), "Embed", "embed_param");
+    CheckBiasFiller(layer_.inner_product_param(), "InnerProduct", "inner_product_param");
+    CheckBiasFiller(layer_.convolution_param(), "Convolution", "convolution_param");
+    CheckBiasFiller(layer_.convolution_param(), "Deconvolution", "convolution_param");
+    CheckSecondBottom();
     if (layer_.type() == "HDF5Output") {
       Say("\"" + layer_.hdf5_output_param().file_name() +
           "\" is written by model_test, hptest and hpextract, which evaluate phase TEST; training writes nothing, "

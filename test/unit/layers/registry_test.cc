@@ -200,6 +200,12 @@ TEST(NetWarnings, NameFieldsThatCaffeIgnores) {
   EXPECT_THAT(Warnings(R"(layer { name: "r" type: "ReLU" relu_param { } pooling_param { kernel_size: 2 } }
                           layer { name: "s" type: "Scale" scale_param { bias_filler { value: 1 } } }
                           layer { name: "t" type: "Scale" scale_param { bias_term: true bias_filler { value: 1 } } }
+                          layer { name: "u" type: "Scale" bottom: "a" bottom: "b" scale_param { filler { } } }
+                          layer { name: "v" type: "Bias" bottom: "a" bottom: "b" bias_param { filler { } } }
+                          layer { name: "p" type: "InnerProduct" inner_product_param { bias_term: false bias_filler { } } }
+                          layer { name: "c" type: "Convolution" convolution_param { bias_term: false bias_filler { } } }
+                          layer { name: "w" type: "Embed" embed_param { bias_term: false bias_filler { value: 1 } } }
+                          layer { name: "x" type: "Deconvolution" convolution_param { bias_term: true bias_filler { } } }
                           layer { name: "e" type: "Eltwise" eltwise_param { operation: MAX coeff: 1 coeff: 2 } }
                           layer { name: "f" type: "Eltwise" eltwise_param { coeff: 1 coeff: 2 } }
                           layer { name: "g" type: "Eltwise" eltwise_param { operation: PROD stable_prod_grad: false } }
@@ -207,6 +213,11 @@ TEST(NetWarnings, NameFieldsThatCaffeIgnores) {
               testing::ElementsAre(
                   "layer \"r\": pooling_param is ignored, as in Caffe: it does not belong to a layer of type ReLU",
                   StartsWith("layer \"s\": scale_param { bias_filler } is ignored"),
+                  StartsWith("layer \"u\": scale_param { filler } is ignored, as in Caffe: nothing is learned"),
+                  StartsWith("layer \"v\": bias_param { filler } is ignored, as in Caffe: nothing is learned"),
+                  StartsWith("layer \"p\": inner_product_param { bias_filler } is ignored"),
+                  StartsWith("layer \"c\": convolution_param { bias_filler } is ignored"),
+                  StartsWith("layer \"w\": embed_param { bias_filler } is ignored"),
                   StartsWith("layer \"e\": eltwise_param { coeff } is ignored"),
                   StartsWith("layer \"g\": eltwise_param { stable_prod_grad: false } is ignored"),
                   StartsWith("layer \"i\": transform_param { force_color, force_gray } is ignored")));
@@ -216,17 +227,6 @@ TEST(NetWarnings, NameFieldsThatCaffeIgnores) {
   EXPECT_THAT(Warnings("layer { name: \"a\" " + conv + " layer { name: \"b\" " + conv + " layer { name: \"c\" " + conv),
               testing::ElementsAre("layer \"a\" and 2 more: weight_filler { std } is ignored, as in Caffe: a filler of "
                                    "type \"xavier\" has none"));
-}
-
-TEST(Registry, ATableCanBeExtended) {
-  LayerType louder = *LayerTypes::BuiltIn().Find("ReLU");
-  louder.name = "Louder";
-  const LayerTypes types = LayerTypes::BuiltIn().With(louder);
-  const caffe::LayerParameter param = ParseLayer(R"(name: "x" type: "Louder" bottom: "a" top: "a")");
-  EXPECT_TRUE(LayerTraits::Create(param, types).ok());
-  EXPECT_FALSE(LayerTraits::Create(param, LayerTypes::BuiltIn()).ok());
-  louder.in_place = false;
-  EXPECT_FALSE(LayerTraits::Create(param, types.With(louder)).ok()) << "the later row of a name counts";
 }
 
 TEST(NetWarnings, NameAPhaseThatChangesNothing) {
@@ -259,6 +259,17 @@ TEST(Registry, ALayersOwnPhase) {
     EXPECT_THAT(CreateError(layer), StartsWith("layer \"p\": phase: TEST with pool: STOCHASTIC: in training no value"));
     EXPECT_EQ(CreateError(layer + "include { phase: TEST }"), "");
   }
+}
+
+TEST(Registry, ATableCanBeExtended) {
+  LayerType louder = *LayerTypes::BuiltIn().Find("ReLU");
+  louder.name = "Louder";
+  const LayerTypes types = LayerTypes::BuiltIn().With(louder);
+  const caffe::LayerParameter param = ParseLayer(R"(name: "x" type: "Louder" bottom: "a" top: "a")");
+  EXPECT_TRUE(LayerTraits::Create(param, types).ok());
+  EXPECT_FALSE(LayerTraits::Create(param, LayerTypes::BuiltIn()).ok());
+  louder.in_place = false;
+  EXPECT_FALSE(LayerTraits::Create(param, types.With(louder)).ok()) << "the later row of a name counts";
 }
 
 TEST(Registry, LayersLearnUnlessAllTheirMultipliersAreZero) {
