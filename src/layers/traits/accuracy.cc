@@ -1,3 +1,5 @@
+#include "layers/traits/accuracy.h"
+
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/labelled_inputs.h"
@@ -41,10 +43,16 @@ std::optional<ClassSplit> AccuracyClassSplit(const caffe::LayerParameter& param)
   return ClassSplit{.numbers = 1 + int64_t{param.accuracy_param().top_k()}, .on_one_shard = true};
 }
 
+constexpr char kAccuracy[] = "Accuracy";
+
 }  // namespace
 
+uint32_t GuessesOf(const LayerTraits& layer) {
+  return layer.type() == kAccuracy ? layer.param().accuracy_param().top_k() : 0;
+}
+
 LayerType AccuracyType() {
-  return {.name = "Accuracy",
+  return {.name = kAccuracy,
           .fields = {"accuracy_param"},
           .bottoms = {2, 2},
           .tops = {1, 2},

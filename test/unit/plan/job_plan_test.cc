@@ -1,6 +1,7 @@
 // What follows from a job's files alone, for every node of a table.
 #include "scheduler/plan/job_plan.h"
 
+#include "scheduler/plan/main_accuracy.h"
 #include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
@@ -244,6 +245,30 @@ TEST_F(JobPlanTest, EachTestIsAPhaseOfItsOwn) {
     EXPECT_EQ(job.schedule().PhaseOf(ids[i]), phase);
     EXPECT_EQ(&shard.phase(ids[i]), &shard.phases[phase.index()][0]);
   }
+}
+
+TEST_F(JobPlanTest, TheAccuracyIsThatOfTheLastClassifier) {
+  const auto accuracy = [this](const std::string& layers) {
+    net_ = kPlannedNet + layers;
+    const auto job = Make();
+    EXPECT_TRUE(job.ok()) << job.status();
+    const int output = MainAccuracy(**job, caffe::TEST);
+    return output < 0 ? "" : (*job)->outputs(caffe::TEST)[output].blob;
+  };
+  const auto layer = [](const std::string& top, const std::string& bottom, int top_k) {
+    return "layer { name: \"" + top + "\" type: \"Accuracy\" bottom: \"" + bottom + "\" bottom: \"label\" top: \"" +
+           top + "\" accuracy_param { top_k: " + std::to_string(top_k) + " } }";
+  };
+  const std::string sum =
+      R"(layer { name: "sum" type: "Reduction" bottom: "ip1" top: "asum" reduction_param { axis: 1 } }
+         layer { name: "total" type: "Reduction" bottom: "ip1" top: "a_sum" })";
+  EXPECT_EQ(accuracy(""), "");
+  EXPECT_EQ(accuracy(sum), "");
+  EXPECT_EQ(accuracy(sum + layer("z", "ip2", 1)), "z");
+  EXPECT_EQ(accuracy(layer("a", "ip1", 1) + layer("c", "ip2", 1) + layer("b", "ip2", 5)), "c");
+  EXPECT_EQ(accuracy(layer("a", "ip1", 1) + layer("b", "ip2", 5) + layer("c", "ip2", 1)), "c");
+  EXPECT_EQ(accuracy(layer("c", "ip2", 1) + layer("a", "ip1", 5)), "a");
+  EXPECT_EQ(accuracy(layer("c", "ip2", 1) + layer("a", "ip1", 1) + layer("b", "ip2", 5)), "c");
 }
 
 TEST_F(JobPlanTest, ParametersOfASecondTestAlone) {
