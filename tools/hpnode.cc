@@ -95,9 +95,10 @@ DEFINE_string(sighup_effect, "snapshot", "what SIGHUP does while training: snaps
 DEFINE_string(progress_file, "",
               "file that is written when iterations have ended, at most once a second: its age says whether training "
               "goes on; empty until the first one has");
-DEFINE_string(csv, "",
-              "write the curves of the training to this file, with Caffe2's columns: a row for each display; only the "
-              "node that logs the losses writes it");
+DEFINE_string(
+    csv, "",
+    "write the curves of the training to this file, with Caffe2's columns: a row for each display and each test; "
+    "only the node that logs the losses writes it");
 DEFINE_string(
     tensorboard, "",
     "write the curves of the training to an event file in FOLDER, for TensorBoard: points for each display and "

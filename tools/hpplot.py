@@ -79,7 +79,9 @@ def read_table(run, path, lines):
     try:
         for row in reader:
             at = "%s:%d" % (path, reader.line_num)
-            iteration, hours = whole(row["cumulative_batch_count"], at) - 1, float(row["cumulative_time_spent"]) / 3600
+            iteration, hours = whole(row["cumulative_batch_count"], at), float(row["cumulative_time_spent"]) / 3600
+            if row["loss"]:  # a display: its own iteration is among those counted; a test stands behind them
+                iteration -= 1
             for column, curve in names.items():
                 if row[column]:
                     run.add(at, curve, iteration, hours, float(row[column]))

@@ -113,8 +113,9 @@ Status Node::OpenCurves() {
     HP_ASSIGN_OR_RETURN(events_, EventFile::Create(options_.tensorboard, files_.start_clock));
   }
   if (options_.csv.empty()) return OkStatus();
-  if (files_.solver.display() == 0) {
-    return InvalidArgument("--csv=%s has a row for each display; the solver's display is 0", options_.csv.c_str());
+  if (files_.solver.display() == 0 && !model_->job().tests()) {
+    return InvalidArgument("--csv=%s has a row for each display and test; the solver has neither",
+                           options_.csv.c_str());
   }
   CurveFile::Options options{options_.csv, files_.start_clock, model_->schedule().update_rows()};
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {

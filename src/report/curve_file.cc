@@ -31,6 +31,9 @@ double FieldAt(std::string_view row, int index) {
 
 constexpr int kSecondsField = 1, kIterationsField = 4;
 
+/// A test's row has no time_spent.
+bool IsTest(std::string_view row) { return row.starts_with(','); }
+
 }  // namespace
 
 StatusOr<std::unique_ptr<CurveFile>> CurveFile::Create(const Options& options) {
@@ -45,7 +48,8 @@ StatusOr<std::unique_ptr<CurveFile>> CurveFile::Create(const Options& options) {
 
 CurveFile::CurveFile(Options options, int file) : options_(std::move(options)), file_(file) {}
 
-// What a run wrote behind the snapshot that this one begins at is written again, and so is half a row.
+// What a run wrote behind the snapshot that this one begins at is written again, its test included, and so is half a
+// row.
 Status CurveFile::KeepRows() {
   if (options_.start == 0) return OkStatus();
   HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(options_.path));
@@ -56,7 +60,8 @@ Status CurveFile::KeepRows() {
   size_t keep = sizeof(kColumns) - 1;
   for (size_t end; (end = text.find('\n', keep)) != std::string::npos; keep = end + 1) {
     const std::string_view row(text.data() + keep, end - keep);
-    if (FieldAt(row, kIterationsField) > static_cast<double>(options_.start)) break;
+    const double behind = FieldAt(row, kIterationsField) - static_cast<double>(options_.start);
+    if (behind > 0 || (behind == 0 && IsTest(row))) break;
     seconds_ = FieldAt(row, kSecondsField);
   }
   if (ftruncate(file_, static_cast<off_t>(keep)) == 0) return OkStatus();
@@ -95,15 +100,17 @@ void CurveFile::Run() {
 }
 
 std::string CurveFile::TextOf(const CurveRow& row) {
-  seconds_ += row.seconds;
-  const int64_t iterations = row.iteration + 1, inputs = iterations * options_.batch;
-  const double speed = row.seconds > 0 ? static_cast<double>(row.samples) / row.seconds : 0;
+  const bool test = row.test_accuracy.has_value();
+  const double seconds = seconds_ + row.seconds;
+  if (!test) seconds_ = seconds;  // a test's time is part of the next display's
+  const int64_t iterations = row.iteration + (test ? 0 : 1), inputs = iterations * options_.batch;
+  const std::string sums = Format("%lld,%lld,", static_cast<long long>(inputs), static_cast<long long>(iterations));
   std::optional<double> epoch;
   if (options_.records > 0) epoch = static_cast<double>(inputs) / static_cast<double>(options_.records);
-  return Format("%g,%g,%lld,%lld,%lld,%g,", row.seconds, seconds_, static_cast<long long>(row.samples),
-                static_cast<long long>(inputs), static_cast<long long>(iterations), speed) +
-         FieldOf(row.accuracy) + "," + FieldOf(epoch) + Format(",%g,%g,", row.rate, row.loss) +
-         FieldOf(row.test_accuracy) + "\n";
+  if (test) return Format(",%g,,", seconds) + sums + ",," + FieldOf(epoch) + ",,," + FieldOf(row.test_accuracy) + "\n";
+  const double speed = row.seconds > 0 ? static_cast<double>(row.samples) / row.seconds : 0;
+  return Format("%g,%g,%lld,", row.seconds, seconds, static_cast<long long>(row.samples)) + sums +
+         Format("%g,", speed) + FieldOf(row.accuracy) + "," + FieldOf(epoch) + Format(",%g,%g,\n", row.rate, row.loss);
 }
 
 void CurveFile::Write(const std::string& text) {

@@ -12,21 +12,23 @@
 
 namespace hp {
 
-/// What a display of the training tells: a row of the table that people plot.
+/// A row of the table that people plot: what a display of the training tells, or a test.
 struct CurveRow {
-  int64_t iteration = 0;                ///< the one displayed
-  double seconds = 0;                   ///< since the display before, or since the start
-  int64_t samples = 0;                  ///< trained in that time
-  double loss = 0;                      ///< as displayed, smoothed by average_loss
-  double rate = 0;                      ///< learning rate of the iteration
-  std::optional<double> accuracy;       ///< the training net's first output that is no loss, if it has one
-  std::optional<double> test_accuracy;  ///< the latest test's first output that is no loss; nothing: no test since
+  int64_t iteration = 0;                     ///< the one displayed, or the one that the test was in front of
+  double seconds = 0;                        ///< since the display before, or since the start
+  std::optional<double> test_accuracy = {};  ///< of a test (MainAccuracy); nothing: a display, which has all below
+  int64_t samples = 0;                       ///< trained in that time
+  double loss = 0;                           ///< as displayed, smoothed by average_loss
+  double rate = 0;                           ///< learning rate of the iteration
+  std::optional<double> accuracy = {};       ///< the training net's, if it has one (MainAccuracy)
 };
 
 /// A CSV file of the training's curves, with the columns of Caffe2's: time_spent, cumulative_time_spent (s),
 /// input_count, cumulative_input_count (samples), cumulative_batch_count (iterations), inputs_per_sec, accuracy, epoch,
-/// learning_rate, loss, test_accuracy. A field that a row does not have is empty. Rows are written by a thread of its
-/// own, "curve file": a slow disk delays nobody.
+/// learning_rate, loss, test_accuracy. A field that a row does not have is empty. Each display has a row, and so has
+/// each test of the first test net, of which only the cumulative columns, epoch and test_accuracy are set: they count
+/// the iterations in front of it, that of a display its own iteration as well. Rows are written by a thread of its own,
+/// "curve file": a slow disk delays nobody.
 class CurveFile {
  public:
   struct Options {
@@ -41,7 +43,8 @@ class CurveFile {
   /// Writes what is left, and joins the thread.
   ~CurveFile();
 
-  /// Adds a row, in the order of iterations. Any thread; does not block. A file that can't be written is one warning.
+  /// Adds a row, in the order of iterations, tests in front of displays. Any thread; does not block. A file that can't
+  /// be written is one warning.
   void Add(const CurveRow& row) HP_EXCLUDES(mutex_);
 
  private:

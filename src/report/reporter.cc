@@ -5,6 +5,7 @@
 #include "report/reporter.h"
 
 #include "base/format.h"
+#include "scheduler/plan/main_accuracy.h"
 #include "solvers/lr_policy.h"
 
 #include "glog/logging.h"
@@ -35,14 +36,6 @@ void AddPoints(const std::string& phase, const std::vector<WholeOutput>& outputs
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].named) points->emplace_back(phase + "/" + outputs[i].blob, values[i]);
   }
-}
-
-/// The first output that is no loss. @param values one for each output.
-std::optional<double> AccuracyOf(const std::vector<WholeOutput>& outputs, const std::vector<double>& values) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].named && outputs[i].loss_weight == 0) return values[i];
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -159,7 +152,7 @@ void Reporter::PrintTest(int test, const std::vector<MsgId>& ids) {
     LOG(INFO) << "Test loss: " << Format("%g", loss);
   }
   PrintOutputs("Test", outputs, means);
-  if (test == 0) test_accuracy_ = AccuracyOf(outputs, means);
+  if (test == 0) AddTestToCurves(means);
   if (events_ != nullptr) {
     std::vector<EventFile::Point> points;
     AddPoints(test == 0 ? "test" : "test" + std::to_string(test), outputs, means, &points);
@@ -222,21 +215,29 @@ void Reporter::Display(double loss, const std::vector<double>& values) {
   displayed_ns_ = now;
 }
 
+void Reporter::AddTestToCurves(const std::vector<double>& values) {
+  const int accuracy = MainAccuracy(job_, Phase::OfTest(0));
+  if (curves_ == nullptr || accuracy < 0) return;
+  const double seconds = static_cast<double>(clock_->NowNs() - displayed_ns_) / kNsPerSecond;
+  curves_->Add({.iteration = iteration_, .seconds = seconds, .test_accuracy = values[accuracy]});
+}
+
 void Reporter::AddToCurves(double seconds, double loss, const std::vector<double>& values) {
-  const std::vector<WholeOutput>& outputs = job_.outputs(caffe::TRAIN);
+  const int accuracy = MainAccuracy(job_, caffe::TRAIN);
   // The first display of a run is of its first iteration, and Caffe's line counts none for it.
   const int64_t samples = (iteration_ + 1 - curve_iteration_) * job_.schedule().update_rows();
   const double rate = rates_->At(iteration_);
   if (curves_ != nullptr) {
-    curves_->Add({iteration_, seconds, samples, loss, rate, AccuracyOf(outputs, values), test_accuracy_});
+    CurveRow row{.iteration = iteration_, .seconds = seconds, .samples = samples, .loss = loss, .rate = rate};
+    if (accuracy >= 0) row.accuracy = values[accuracy];
+    curves_->Add(row);
   }
   if (events_ != nullptr) {
     std::vector<EventFile::Point> points = {{"loss", loss}, {"learning_rate", rate}};
     if (seconds > 0) points.emplace_back("samples_per_s", static_cast<double>(samples) / seconds);
-    AddPoints("train", outputs, values, &points);
+    AddPoints("train", job_.outputs(caffe::TRAIN), values, &points);
     events_->Add(iteration_, points);
   }
-  test_accuracy_.reset();
   curve_iteration_ = iteration_ + 1;
 }
 

@@ -12,7 +12,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,8 +39,8 @@ class Reporter {
 
   /// @param job must outlive it. @param clock measures iter/s; must outlive it.
   /// @param rates of the job; must outlive it. @param start_clock first iteration of this run.
-  /// @param on_loss null: nobody wants the losses. @param curves takes a row for each display, `events` the points of
-  /// each display and test; must outlive it; null: nobody wants them.
+  /// @param on_loss null: nobody wants the losses. @param curves takes a row for each display and each test of the
+  /// first test net, `events` the points of each display and test; must outlive it; null: nobody wants them.
   Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
            LossSink on_loss = nullptr, CurveFile* curves = nullptr, EventFile* events = nullptr);
 
@@ -77,7 +76,9 @@ class Reporter {
   void PrintStep() HP_REQUIRES(mutex_);
   /// A line of the log, and a row of the curves.
   void Display(double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
-  /// The row, after `seconds`.
+  /// The row of a test, if its net has an accuracy.
+  void AddTestToCurves(const std::vector<double>& outputs) HP_REQUIRES(mutex_);
+  /// The row of a display, after `seconds`.
   void AddToCurves(double seconds, double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
   /// Calls on_loss for what is in losses_, unless another thread does so already.
   void TellLosses() HP_EXCLUDES(mutex_);
@@ -96,7 +97,6 @@ class Reporter {
   int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;   // the one whose losses are printed next
   bool test_done_ HP_GUARDED_BY(mutex_) = false;  // iteration_'s test is printed, or it has none
   LearningStatus latest_ HP_GUARDED_BY(mutex_);
-  std::optional<double> test_accuracy_ HP_GUARDED_BY(mutex_);            // of the first test since the last display
   std::deque<double> recent_ HP_GUARDED_BY(mutex_);                      // losses of the last average_loss iterations
   std::deque<std::pair<int64_t, double>> losses_ HP_GUARDED_BY(mutex_);  // clocks and losses for on_loss_
   bool telling_ HP_GUARDED_BY(mutex_) = false;                           // a thread is in TellLosses

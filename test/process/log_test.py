@@ -116,8 +116,9 @@ class LogTest(cluster.JobTest):
         self.make_job(iterations=20, test=True, snapshot=10)
         flag = "--csv=" + self.path("curves.csv")
         nodes = self.run_job(self.make_table(conv=2, fc=2), flag)
-        rows = self.rows_of_csv()
         log = parse(nodes["fc0"].text().splitlines())
+        tests, rows = self.rows_by_kind()
+        self.assert_tests(tests, log["test"])
         self.assertEqual([int(row["cumulative_batch_count"]) for row in rows], [1, 6, 11, 16])
         self.assertEqual([int(row["input_count"]) for row in rows], [12, 60, 60, 60])
         self.assertEqual([int(row["cumulative_input_count"]) for row in rows], [12, 72, 132, 192])
@@ -125,28 +126,72 @@ class LogTest(cluster.JobTest):
         self.assertEqual([float(row["loss"]) for row in rows], [row["loss"] for row in log["train"]])
         self.assertEqual([float(row["learning_rate"]) for row in rows], [0.01] * 4)
         self.assertEqual([row["accuracy"] for row in rows], [""] * 4, "the training net has none")
-        self.assertEqual([row["test_accuracy"] != "" for row in rows], [True, False, True, False])
-        self.assertEqual([float(rows[i]["test_accuracy"]) for i in (0, 2)], [row["accuracy"] for row in log["test"][:2]])
         for row, earlier in zip(rows[1:], rows):
             spent = float(row["cumulative_time_spent"]) - float(earlier["cumulative_time_spent"])
             self.assertAlmostEqual(spent, float(row["time_spent"]), delta=1e-4)
             self.assertAlmostEqual(float(row["inputs_per_sec"]) * float(row["time_spent"]), 60, delta=0.1)
-        # A run that resumes goes on from its snapshot's row; what was written behind it, and half a row, goes.
+        # A run that resumes goes on from its snapshot's row; what was written behind it, and half a row, goes. It
+        # tests in front of its first iteration, as Caffe does.
         with open(self.path("curves.csv"), "a", encoding="ascii") as file:
             file.write("0.1,0.2")
         self.run_job(self.make_table(conv=1, fc=0), flag, "--resume=" + self.path("out_iter_10.solverstate"))
         self.assertEqual([row["cumulative_batch_count"] for row in self.rows_of_csv()],
-                         ["1", "6", "11", "16"])
-        rows = self.rows_of_csv()
-        self.assertGreaterEqual(float(rows[2]["cumulative_time_spent"]), float(rows[1]["cumulative_time_spent"]))
+                         ["0", "1", "6", "10", "11", "16", "20"])
+        times = [float(row["cumulative_time_spent"]) for row in self.rows_of_csv()]
+        self.assertEqual(times, sorted(times))
         self.write("curves.csv", "a,b\n1,2\n")
         self.expect_exit(self.start("--all", flag, "--resume=" + self.path("out_iter_10.solverstate")), 2,
                          "curves.csv: is another table than hpnode writes")
         self.run_job(self.make_table(conv=1, fc=0), flag)
-        self.assertEqual(len(self.rows_of_csv()), 4)
+        self.assertEqual(len(self.rows_of_csv()), 7)
         self.expect_exit(self.start("--all", "--csv=/no_folder/x.csv"), 2, r"--csv=/no_folder/x.csv: No such file")
         self.make_job(iterations=20, solver="display: 0\n")
-        self.expect_exit(self.start("--all", flag), 2, "has a row for each display; the solver's display is 0")
+        self.expect_exit(self.start("--all", flag), 2, "has a row for each display and test; the solver has neither")
+
+    def rows_by_kind(self):
+        rows = self.rows_of_csv()
+        return [row for row in rows if row["test_accuracy"]], [row for row in rows if row["loss"]]
+
+    def assert_tests(self, tests, log):
+        """Rows of the table, beside the tests of the log; a batch is 12 of 48 records."""
+        self.assertEqual([int(row["cumulative_batch_count"]) for row in tests], [row["NumIters"] for row in log])
+        self.assertEqual([float(row["test_accuracy"]) for row in tests], [row["accuracy"] for row in log])
+        self.assertEqual([float(row["epoch"]) for row in tests], [row["NumIters"] / 4 for row in log])
+        self.assertEqual([int(row["cumulative_input_count"]) for row in tests], [row["NumIters"] * 12 for row in log])
+        filled = ["cumulative_time_spent", "cumulative_input_count", "cumulative_batch_count", "epoch", "test_accuracy"]
+        for row in tests:
+            self.assertEqual([column for column in self.COLUMNS if row[column]], filled)
+
+    def test_each_test_has_a_row_of_the_curves(self):
+        flag = "--csv=" + self.path("curves.csv")
+        for solver, displays in (("display: 0\n", []), ("display: 15\n", [1, 16]), ("display: 1\n", list(range(1, 21)))):
+            self.make_job(iterations=20, test=True, solver=solver)
+            log = parse(self.run_job(self.make_table(conv=1, fc=1), flag)["fc0"].text().splitlines())
+            tests, rows = self.rows_by_kind()
+            self.assertEqual([row["NumIters"] for row in log["test"]], [0, 10, 20])
+            self.assert_tests(tests, log["test"])
+            self.assertEqual([int(row["cumulative_batch_count"]) for row in rows], displays)
+            times = [float(row["cumulative_time_spent"]) for row in self.rows_of_csv()]
+            self.assertEqual(times, sorted(times))
+
+    def test_accuracies_of_the_curves_are_those_of_the_last_classifier(self):
+        extra = """
+layer { name: "aconv" type: "Reduction" bottom: "ip2" top: "aconv" }
+layer { name: "a1" type: "Accuracy" bottom: "ip1" bottom: "label" top: "a1" include { phase: TEST } }
+layer { name: "top5" type: "Accuracy" bottom: "ip2" bottom: "label" top: "a5" accuracy_param { top_k: 2 }
+        include { phase: TEST } }
+"""
+        flag = "--csv=" + self.path("curves.csv")
+        net = cluster.NET.replace('layer { name: "loss"', extra + 'layer { name: "loss"')
+        self.make_job(iterations=10, test=True, net=net)
+        log = parse(self.run_job(self.make_table(conv=1, fc=2), flag)["fc0"].text().splitlines())
+        tests, rows = self.rows_by_kind()
+        self.assertEqual(sorted(log["test"][0])[:4], ["LearningRate", "NumIters", "Seconds", "a1"])
+        self.assert_tests(tests, log["test"])
+        self.assertEqual([row["accuracy"] for row in rows], [""] * 2, "a sum is no accuracy")
+        self.make_job(iterations=10, test=True, net=re.sub(r'(?s)layer {[^{]*type: "Accuracy".*? } }\n', "", net))
+        self.run_job(self.make_table(conv=1, fc=1), flag)
+        self.assertEqual(self.rows_by_kind()[0], [])
 
     def test_event_files_for_tensorboard(self):
         self.make_job(iterations=20, test=True, snapshot=10)
@@ -154,7 +199,7 @@ class LogTest(cluster.JobTest):
         flags = ("--tensorboard=" + folder, "--csv=" + self.path("curves.csv"))
         began = time.time()
         nodes = self.run_job(self.make_table(conv=2, fc=2), *flags)
-        log, rows = parse(nodes["fc0"].text().splitlines()), self.rows_of_csv()
+        log, (_, rows) = parse(nodes["fc0"].text().splitlines()), self.rows_by_kind()
         start, points = event_files.read_file(*event_files.event_files(folder))
         self.assertEqual(start, 0)
         self.assertTrue(all(began <= at <= time.time() for at, _, _ in points))

@@ -54,15 +54,14 @@ class PlotTest(cluster.JobTest):
         self.assertEqual(sorted(table.curves), ["accuracy", "loss", "rate"])
         self.assertEqual(sorted(log.curves), sorted(table.curves))
         with open(self.path("curves.csv"), encoding="ascii", newline="") as file:
-            rows = list(csv.DictReader(file))
+            rows = [row for row in csv.DictReader(file) if row["loss"]]
         for run in (table, log):
             self.assertEqual([point[0] for point in run.curves["loss"]], [0, 5, 10, 15])
             for curve, column in (("loss", "loss"), ("rate", "learning_rate")):
                 self.assertEqual([point[2] for point in run.curves[curve]], [float(row[column]) for row in rows])
         self.assertEqual([point[0] for point in log.curves["accuracy"]], [0, 10, 20])
-        self.assertEqual([point[0] for point in table.curves["accuracy"]], [0, 10])
-        self.assertEqual([point[2] for point in table.curves["accuracy"]],
-                         [point[2] for point in log.curves["accuracy"][:2]])
+        for of_table, of_log in zip(table.curves["accuracy"], log.curves["accuracy"], strict=True):
+            self.assertEqual(of_table[::2], of_log[::2])
         for point, row in zip(table.curves["loss"], rows):
             self.assertAlmostEqual(point[1] * 3600, float(row["cumulative_time_spent"]), delta=1e-9)
         # Beside times of two clocks that begin at different moments.
@@ -142,7 +141,7 @@ class PlotTest(cluster.JobTest):
         self.assertLessEqual({"Two of one", "loss", "accuracy", "learning rate", "iterations", "hours", "table",
                               "fc0.txt"}, self.texts("out.svg"))
         lines = {group.get("id"): group for group in svg.iter("{http://www.w3.org/2000/svg}g")}
-        for curve, count, log_count in (("loss", 4, 4), ("rate", 4, 4), ("accuracy", 2, 3)):
+        for curve, count, log_count in (("loss", 4, 4), ("rate", 4, 4), ("accuracy", 3, 3)):
             for unit in ("iterations", "time"):
                 for run, points in (("table", count), ("fc0.txt", log_count)):
                     path = lines["%s over %s of %s" % (curve, unit, run)].find("{http://www.w3.org/2000/svg}path")
