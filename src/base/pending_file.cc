@@ -30,6 +30,10 @@ std::string FolderOf(const std::string& path) {
 
 Status CannotCreate(const std::string& path, const std::string& temporary, int error) {
   if (error != ENOENT) return FileError(temporary, "cannot create", error);
+  // Some folders, such as /proc, say so of names that they do not take.
+  if (access(FolderOf(path).c_str(), F_OK) == 0) {
+    return InvalidArgument("%s: cannot create: %s", temporary.c_str(), strerror(error));
+  }
   return InvalidArgument("%s: the folder %s does not exist", path.c_str(), FolderOf(path).c_str());
 }
 

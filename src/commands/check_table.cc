@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "base/memory_room.h"
 #include "commands/describe.h"
+#include "commands/file_warnings.h"
 #include "layers/traits/net_warnings.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
@@ -12,6 +13,7 @@
 #include "scheduler/plan/table_places.h"
 #include "solvers/check.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -53,28 +55,23 @@ std::vector<std::string> ReadJob(const std::string& path, Job* job) {
   return faults;
 }
 
-/// What hpnode will warn of.
-std::string Warnings(const Job& job) {
+/// What hpnode will warn of, or refuse on another host than this. @param plan null: none could be made.
+std::string Warnings(const Job& job, const std::string& solver_path, const JobPlan* plan) {
   std::string text;
   for (const std::string& line : SolverWarnings(*job.solver)) text += "warning: solver: " + line + "\n";
   for (const std::string& line : NetWarnings(*job.net, LayerTypes::BuiltIn())) text += "warning: " + line + "\n";
+  for (const std::string& line : FileWarnings(*job.solver, solver_path, plan)) text += "warning: " + line + "\n";
   return text;
 }
 
-/// What each node holds and sends. Much shows only here: shapes that do not fit, memory_mb.
-StatusOr<std::string> DescribeJob(const CheckFlags& flags, const Job& job) {
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, flags.table));
+/// What each node holds and sends, and whether it has the memory for it.
+StatusOr<std::string> DescribeJob(const CheckFlags& flags, const std::shared_ptr<const JobPlan>& plan) {
   const auto room = [&flags](const NodeInfo& node) {
     if (flags.memory_mb > 0) return MemoryRoom{flags.memory_mb << 20, "--memory_mb allows", ""};
     return node.device == "cpu" && IsThisHost(node.host) ? HostMemoryTotal() : AddressSpaceRoom();
   };
-  const StatusOr<std::vector<NodeSummary>> nodes =
-      Summarize(table, *job.solver, *job.net, flags.sample, flags.inputs, room, &CanonicalAddresses);
-  if (nodes.status().code() == StatusCode::kNotFound) {
-    return nodes.status().Prepend(flags.table + ": the table has no fault, but whether layers fit is not known");
-  }
-  HP_RETURN_IF_ERROR(nodes.status());
-  return DescribeNodes(table, *nodes);
+  HP_ASSIGN_OR_RETURN(const std::vector<NodeSummary> nodes, Summarize(plan, room, &CanonicalAddresses));
+  return DescribeNodes(plan->table(), nodes);
 }
 
 }  // namespace
@@ -93,10 +90,18 @@ StatusOr<CheckedTable> CheckTableFile(const CheckFlags& flags) {
     checked.status = InvalidArgument("%s has %zu fault(s)", flags.table.c_str(), faults.size());
     return checked;
   }
-  const StatusOr<std::string> nodes = DescribeJob(flags, job);
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, flags.table));
+  const StatusOr<std::shared_ptr<const JobPlan>> plan =
+      PlanTableJob(table, *job.solver, *job.net, flags.sample, flags.inputs);
+  const StatusOr<std::string> nodes = plan.ok() ? DescribeJob(flags, *plan) : plan.status();
   checked.status = nodes.status();
   if (nodes.ok()) checked.text = flags.table + ": valid\n";
-  checked.text += Warnings(job) + DescribeTable(job.config, *job.net);
+  if (plan.status().code() == StatusCode::kNotFound) {
+    checked.status =
+        plan.status().Prepend(flags.table + ": the table has no fault, but whether layers fit is not known");
+  }
+  checked.text += Warnings(job, table.solver_path(), plan.ok() ? plan->get() : nullptr);
+  checked.text += DescribeTable(job.config, *job.net);
   if (nodes.ok()) checked.text += *nodes;
   return checked;
 }

@@ -136,22 +136,28 @@ Status CheckPrecisionHere(const JobPlan& job) {
   return OkStatus();
 }
 
-StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const std::string& sample,
-                                             const InputOptions& inputs,
-                                             const std::function<MemoryRoom(const NodeInfo&)>& room,
-                                             const HostResolver& resolve) {
+StatusOr<std::shared_ptr<const JobPlan>> PlanTableJob(const RoutingTable& table, const caffe::SolverParameter& solver,
+                                                      const caffe::NetParameter& net, const std::string& sample,
+                                                      const InputOptions& inputs) {
   const auto shared = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, shared));
   HP_ASSIGN_OR_RETURN(SampleShapes samples, SampleShapesOf(sample, solver, net, inputs));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(table.config().precision()));
-  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, PlanJob(table, solver, shared, std::move(samples)));
+  HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, PlanJob(table, solver, shared, std::move(samples)));
   HP_RETURN_IF_ERROR(CheckPrecisionHere(*job));
+  return job;
+}
+
+StatusOr<std::vector<NodeSummary>> Summarize(const std::shared_ptr<const JobPlan>& job,
+                                             const std::function<MemoryRoom(const NodeInfo&)>& room,
+                                             const HostResolver& resolve) {
+  const RoutingTable& table = job->table();
+  const caffe::NetParameter train = FilterNet(job->graph(caffe::TRAIN).net(), caffe::TRAIN);
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
-  HP_RETURN_IF_ERROR(AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(), FilterNet(net, caffe::TRAIN),
-                                                LayersWith(job->params())),
-                             net, caffe::TRAIN));
+  HP_RETURN_IF_ERROR(
+      AtLayer(CheckSnapshotNames(job->solver(), job->parameter_bytes(), train, LayersWith(job->params())),
+              job->graph(caffe::TRAIN).net(), caffe::TRAIN));
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(ElementOf(table.config().precision()));
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {
     HP_ASSIGN_OR_RETURN(NodeSummary summary, SummarizeNode(job, node.rank, backend.get(), room(node)));

@@ -58,16 +58,22 @@ StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, cons
 /// nodes know. @return as CheckPrecision.
 Status CheckPrecisionHere(const JobPlan& job);
 
+/// PlanJob of a table as it was read, with the checks of its solver and net that come before (CheckBuildable) and
+/// behind (CheckPrecisionHere). Opens the databases of the Data layers to learn the shape of a sample, unless `sample`
+/// says it (SampleShapesOf).
+/// @param table must outlive the result. @param net unfiltered.
+/// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net, solver,
+/// table or data.
+StatusOr<std::shared_ptr<const JobPlan>> PlanTableJob(const RoutingTable& table, const caffe::SolverParameter& solver,
+                                                      const caffe::NetParameter& net, const std::string& sample,
+                                                      const InputOptions& inputs);
+
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
 /// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.
 /// @param resolve which nodes share a host, and with it its room.
-/// Opens the databases of the Data layers to learn the shape of a sample, unless `sample` says it (SampleShapesOf).
-/// Only built-in layer types. @param net unfiltered.
-/// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net, solver,
-/// table (also too little memory_mb, or a node or the nodes of a host that need more than its `room`) or data.
-StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const std::string& sample,
-                                             const InputOptions& inputs,
+/// @return kInvalidArgument: too little memory_mb, a node or the nodes of a host that need more than its `room`, or
+/// parameters that the solver's snapshots can't hold.
+StatusOr<std::vector<NodeSummary>> Summarize(const std::shared_ptr<const JobPlan>& job,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
                                              const HostResolver& resolve);
 

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/host.h"
 #include "commands/describe.h"
+#include "commands/file_warnings.h"
 #include "commands/job_hosts.h"
 #include "commands/sample_shape.h"
 #include "proto/text.h"
@@ -29,6 +30,12 @@ StatusOr<RoutingTableConfig> MakeTableForJob(const std::string& hosts, bool port
   HP_ASSIGN_OR_RETURN(const RoutingTableConfig anywhere, MakeTable(*request, net));
   HP_ASSIGN_OR_RETURN(request->hosts, JobHosts(hosts, anywhere.node_size()));
   return MakeTable(*request, net);
+}
+
+void AddFileWarnings(const JobPlan* job, MadeTable* made) {
+  for (std::string& warning : FileWarnings(made->solver, made->solver_path, job)) {
+    made->warnings.push_back(std::move(warning));
+  }
 }
 
 }  // namespace
@@ -79,12 +86,14 @@ Status CheckMadeTable(const std::string& sample, const InputOptions& inputs, Mad
   StatusOr<SampleShapes> samples = SampleShapesOf(sample, made->solver, *made->net, inputs);
   if (samples.status().code() == StatusCode::kNotFound) {
     made->warnings.push_back("whether layers fit is not checked: " + samples.status().message());
+    AddFileWarnings(nullptr, made);
     return OkStatus();
   }
   HP_RETURN_IF_ERROR(samples.status());
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(made->config, "the table"));
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job,
                       PlanJob(table, made->solver, made->net, *std::move(samples)));
+  AddFileWarnings(job.get(), made);
   return CheckPrecisionHere(*job);
 }
 

@@ -22,7 +22,7 @@ struct MadeTable {
   std::string solver_path;  ///< as it can be opened
   caffe::SolverParameter solver;
   std::shared_ptr<const caffe::NetParameter> net;
-  std::vector<std::string> warnings;  ///< of its hosts, as this one sees them, and of flags without effect
+  std::vector<std::string> warnings;  ///< of its hosts and files, as this host sees them, and of flags without effect
 };
 
 /// Reads solver and net, and makes the table that `hproute --conv --fc` asks for (MakeTable).

@@ -10,6 +10,7 @@
 #include "base/words.h"
 #include "checkpoint/summed_file.h"
 #include "layers/traits/net_warnings.h"
+#include "node/snapshot_prefix.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
@@ -66,16 +67,6 @@ Status OpenInputs(const NodeInfo& node, const InputOptions& options, const Layer
   HP_ASSIGN_OR_RETURN(files->inputs.train, OpenTraining(*files->net, types, options));
   HP_ASSIGN_OR_RETURN(files->inputs.tests, OpenTests(*files->net, files->solver.test_iter_size(), types, options));
   return OkStatus();
-}
-
-// Hours later the last snapshot would fail. The first node writes it.
-Status CheckSnapshotFolder(const RoutingTable& table, const NodeInfo& node, const caffe::SolverParameter& solver) {
-  if (node.rank != 0 || (solver.snapshot() == 0 && !solver.snapshot_after_train())) return OkStatus();
-  const std::filesystem::path folder = std::filesystem::path(solver.snapshot_prefix()).parent_path();
-  std::error_code ignored;
-  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return OkStatus();
-  return NotFound("%s: snapshot_prefix: \"%s\": no such folder: %s", table.solver_path().c_str(),
-                  solver.snapshot_prefix().c_str(), folder.c_str());
 }
 
 // Caffe's field chooses between its two backends; here the table says what a node computes on.
@@ -249,7 +240,8 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   if (!snapshot_prefix.empty()) files.solver.set_snapshot_prefix(snapshot_prefix);
   LogSolverMode(table, node, files.solver);
   LogFieldsWithoutEffect(table, node, types, files);
-  HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
+  // Hours later the last snapshot would fail. The first node writes it.
+  if (node.rank == 0) HP_RETURN_IF_ERROR(CheckSnapshotPrefix(files.solver, table.solver_path()));
   HP_RETURN_IF_ERROR(OpenInputs(node, input, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);
   if (resume == kResumeLatest) FindLatest(&files);

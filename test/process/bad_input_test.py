@@ -226,11 +226,53 @@ class FilesTest(cluster.JobTest):
         self.make_table(conv=1, fc=0, micro_batches=1)
         solver = self.read("solver.prototxt").decode().replace("snapshot_after_train: false", "snapshot_after_train: true")
         self.write("solver.prototxt", solver.replace(self.path("out"), self.path("absent/out")))
-        self.refused(r'solver\.prototxt: snapshot_prefix: ".*absent/out": no such folder: .*/absent')
+        self.refused(r'solver\.prototxt:\d+: snapshot_prefix: ".*absent/out": no such folder: .*/absent')
+        for command in (["--check", self.path("table.prototxt")],
+                        ["--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=0", "--out=" + self.path("t.prototxt")]):
+            status, text = cluster.run_tool("hproute", *command, "--cache_dir=none")
+            self.assertEqual(status, 0, text)
+            self.assertRegex(text, r'warning: .*solver\.prototxt:\d+: snapshot_prefix: ".*absent/out": no such folder')
+        self.write("solver.prototxt", solver.replace(self.path("out"), "/proc/out"))
+        self.refused(r'solver\.prototxt:\d+: snapshot_prefix: "/proc/out": no snapshot can be written there: '
+                     r'/proc/out.*: cannot create: No such file or directory')
         solver = re.sub("snapshot_prefix: .*", "", solver).replace("max_iter: 1000000", "max_iter: 2")
         self.write("solver.prototxt", solver)
         self.expect_exit(self.start("--all"), 0)
         self.assertTrue(os.path.exists(self.path("solver_iter_2.caffemodel")))
+
+    def test_snapshot_folder_that_can_not_be_written(self):
+        self.plain(snapshot=10)
+        os.mkdir(self.path("sealed"), 0o555)
+        solver = self.read("solver.prototxt").decode().replace(self.path("out"), self.path("sealed/out"))
+        self.write("solver.prototxt", solver)
+        # Root writes anywhere, unless it goes without its capabilities.
+        prefix = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
+        process = self.start("--all", prefix=prefix)
+        self.expect_exit(process, 2, r'solver\.prototxt:\d+: snapshot_prefix: ".*sealed/out": no snapshot can be written '
+                         r'there: .*sealed/out\S*: cannot create: Permission denied')
+        self.assertNotIn("Iteration", process.text())
+        self.expect_exit(self.start("--all"), 0 if prefix else 2)
+        self.assertEqual(sorted(os.listdir(self.path("sealed")))[:1], ["out_iter_10.caffemodel"] if prefix else [])
+
+    def test_weights_of_the_solver_as_hproute_sees_them(self):
+        self.plain(snapshot=20)
+        self.expect_exit(self.start("--all"), 0)
+        other = cluster.NET.replace("inner_product_param { num_output: 4 ", "inner_product_param { num_output: 5 ")
+        make = ["--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=0", "--out=" + self.path("t.prototxt")]
+        for net, weights, said in ((cluster.NET, "absent.caffemodel", "absent.caffemodel: "),
+                                   (other, "out_iter_20.caffemodel",
+                                    r'out_iter_20\.caffemodel: layer "ip2" blob 0 has shape "4 16"; expected "5 16"'),
+                                   (cluster.NET, "out_iter_20.caffemodel", None)):
+            self.make_job(iterations=30, solver='weights: "%s"\n' % self.path(weights), net=net)
+            self.make_table(conv=1, fc=0, micro_batches=1)
+            for command in (["--check", self.path("table.prototxt")], make):
+                status, text = cluster.run_tool("hproute", *command, "--cache_dir=none")
+                self.assertEqual(status, 0, text)
+                self.assertEqual("warning" in text, said is not None, text)
+                if said:
+                    self.assertRegex(text, "warning: .*" + said)
+            if said:
+                self.refused(said)
 
     def test_solver_mode(self):
         self.plain(solver="solver_mode: GPU\n")
