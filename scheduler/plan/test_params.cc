@@ -1,5 +1,6 @@
 #include "scheduler/plan/test_params.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,7 +23,36 @@ ParamShapes ShapesOfParams(const NetGraph& graph, const std::vector<Shape>& shap
   return params;
 }
 
+Status OfNoTraining(const std::string& layer, Phase test) {
+  return InvalidArgument(
+      "layer \"%s\": has parameters in phase %s alone, where nothing trains them; expected a layer of this name in "
+      "phase TRAIN, or none",
+      layer.c_str(), test.name().c_str());
+}
+
+/// The layers that have parameters of their own, in their order.
+std::vector<std::string> LayersWithParams(const NetGraph& graph) {
+  std::vector<std::string> layers;
+  for (const GraphLayer& layer : graph.layers()) {
+    if (!layer.source && !layer.of_no_layer() && layer.blobs() > 0) layers.push_back(layer.traits.name());
+  }
+  return layers;
+}
+
 }  // namespace
+
+Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types) {
+  std::vector<std::string> trained;
+  for (const Phase phase : PhasesWith(tests)) {
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net, phase, types));
+    const std::vector<std::string> layers = LayersWithParams(*graph);
+    if (phase.train()) trained = layers;
+    for (const std::string& layer : layers) {
+      if (std::find(trained.begin(), trained.end(), layer) == trained.end()) return OfNoTraining(layer, phase);
+    }
+  }
+  return OkStatus();
+}
 
 Status CheckTestParams(const NetGraph& train, const std::vector<Shape>& train_shapes, const NetGraph& test,
                        const std::vector<Shape>& test_shapes) {
@@ -30,12 +60,7 @@ Status CheckTestParams(const NetGraph& train, const std::vector<Shape>& train_sh
   const ParamShapes trained = ShapesOfParams(train, train_shapes);
   for (const auto& [key, shape] : ShapesOfParams(test, test_shapes)) {
     const auto found = trained.find(key);
-    if (found == trained.end()) {
-      return InvalidArgument(
-          "layer \"%s\": has parameters in phase %s alone, where nothing trains them; expected a layer of this name in "
-          "phase TRAIN, or none",
-          key.first.c_str(), phase.c_str());
-    }
+    if (found == trained.end()) return OfNoTraining(key.first, test.phase());
     if (found->second == shape) continue;
     return InvalidArgument("layer \"%s\": blob %d has the shape [%s] in phase %s; in phase TRAIN it has [%s]",
                            key.first.c_str(), key.second, shape.ToString().c_str(), phase.c_str(),

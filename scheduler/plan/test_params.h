@@ -3,9 +3,16 @@
 #include "hp/status.h"
 #include "net/plan/graph.h"
 
+#include <memory>
 #include <vector>
 
 namespace hp {
+
+/// Whether the nets of all phases are sound as far as that shows without the shape of a sample: their layers, how these
+/// are connected, and that layers of a test net with parameters are layers of the training net as well.
+/// @param net the whole prototxt. @param tests how many the solver has.
+/// @return kInvalidArgument, naming the layer: as NetGraph::Create and CheckTestParams.
+Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types);
 
 /// Whether all parameters of one of a job's test nets are the training net's: nothing else gives them values.
 /// @param train_shapes,test_shapes of the blobs of each graph (NetGraph::Shapes).

@@ -13,6 +13,7 @@
 #include "proto/net_filter.h"
 #include "proto/place.h"
 #include "scheduler/plan/job_precision.h"
+#include "scheduler/plan/test_params.h"
 #include "solvers/check.h"
 
 #include <algorithm>
@@ -109,8 +110,10 @@ StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, R
 Status CheckBuildable(const std::string& solver_path, const caffe::SolverParameter& solver,
                       const std::shared_ptr<const caffe::NetParameter>& net) {
   HP_RETURN_IF_ERROR(AtFields(CheckSolver(solver), solver_path));
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  HP_RETURN_IF_ERROR(CheckPhases(net, solver.test_iter_size(), types));
   for (const Phase phase : PhasesWith(solver.test_iter_size())) {
-    HP_RETURN_IF_ERROR(NetGraph::Create(net, phase).status());
+    HP_RETURN_IF_ERROR(Input::CheckReads(*net, phase, types));
   }
   return OkStatus();
 }

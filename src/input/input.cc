@@ -43,9 +43,13 @@ Status CheckSourcesRead(const caffe::NetParameter& net, Phase phase, const Layer
   HP_RETURN_IF_ERROR(CheckSources(net, phase, types));
   const std::vector<SourceTop> tops = SourceTopsOf(net, phase, types);
   const std::vector<int> layers = LayersOf(net, phase);
-  // Also those of types that are not supported, or unknown, which say why.
   for (const int i : layers) {
-    if (net.layer(i).bottom_size() == 0) HP_RETURN_IF_ERROR(LayerTraits::Create(net.layer(i), types).status());
+    const caffe::LayerParameter& layer = net.layer(i);
+    // Also those of types that are not supported, or unknown, which say why.
+    if (layer.bottom_size() == 0) HP_RETURN_IF_ERROR(LayerTraits::Create(layer, types).status());
+    if (!types.IsDataset(layer)) continue;
+    const Status transform = TransformOptionsOf(layer).status();
+    if (!transform.ok() && transform.code() != StatusCode::kNotFound) return transform;
   }
   if (std::any_of(layers.begin(), layers.end(), [&](int layer) { return types.IsDataset(net.layer(layer)); })) {
     return OkStatus();

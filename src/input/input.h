@@ -50,7 +50,9 @@ class Input {
   };
 
   /// Whether a net, whatever its records are, is one that training or a test can read: its sources fit together
-  /// (CheckSources), and one of them reads records. @param net, phase as Open's. @return kInvalidArgument: it is not.
+  /// (CheckSources), as do the fields of their transformations, and one of them reads records. A mean file that is
+  /// missing is no fault: it may be where the records are. @param net, phase as Open's. @return kInvalidArgument: it is
+  /// not.
   static Status CheckReads(const caffe::NetParameter& net, Phase phase, const LayerTypes& types);
   /// Opens what the layers of a phase read their records from (OpenDatasetOf, or DummyDataset) and finds their numbers;
   /// of a database by a scan if no index is cached.

@@ -301,6 +301,12 @@ class FilesTest(cluster.JobTest):
                  r'net\.prototxt:17: layer "accuracy": type Python is a Caffe layer that hpnode does not support: its code '),
                 ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
                  r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
+                ("net.prototxt", 'layer { name: "accuracy"',
+                 'layer { name: "alone" type: "InnerProduct" bottom: "ip1" top: "alone" include { phase: TEST }\n'
+                 'inner_product_param { num_output: 2 } }\nlayer { name: "accuracy"',
+                 r'net\.prototxt:\d+: layer "alone": has parameters in phase TEST alone'),
+                ("net.prototxt", "transform_param { scale: 0.004 }", 'transform_param { mean_value: 1 mean_file: "m" }',
+                 r'net\.prototxt:\d+: layer "data": has both mean_file and mean_value'),
                 ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):
             text = good if name == "net.prototxt" else solver
             self.assertIn(before, text)

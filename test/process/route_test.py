@@ -104,6 +104,10 @@ class RouteTest(cluster.JobTest):
             self.assertRegex(said, refusal)
             self.assertFalse(os.path.exists(self.path("new.prototxt")))
             status, said = cluster.run_tool("hproute", *make, "--conv=1", "--fc=1")
+            if layer == scale:  # shows without the data
+                self.assertEqual(status, 2, said)
+                self.assertRegex(said, refusal)
+                continue
             self.assertEqual(status, 0, said)
             self.assertRegex(said, r"warning: whether layers fit is not checked: .*--sample=CHANNELS,HEIGHT,WIDTH")
             os.remove(self.path("new.prototxt"))
