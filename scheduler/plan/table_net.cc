@@ -79,16 +79,8 @@ class NetFit {
 
   void CheckBatch() {
     const BatchSize batch = BatchSizeOf(net_, caffe::TRAIN, types_);
-    if (batch.samples < 0) return;  // the net is not for training
-    if (batch.samples == 0) {
-      Add(Format("layer \"%s\" has no batch_size; expected at least 1", batch.layer.c_str()));
-      return;
-    }
-    if (batch.samples > Shape::kMaxDim) {
-      Add(Format("layer \"%s\" has batch_size %lld; expected at most %lld", batch.layer.c_str(),
-                 static_cast<long long>(batch.samples), static_cast<long long>(Shape::kMaxDim)));
-      return;
-    }
+    // The net is not for training, or this is a fault of its own, which the check of its layers says with the line.
+    if (batch.samples < 1 || batch.samples > Shape::kMaxDim) return;
     const bool global = config_.batch() == RoutingTableConfig::GLOBAL;
     const int64_t replicas = global ? parts_[0] : 1;
     CheckShares(batch);

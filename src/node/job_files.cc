@@ -1,6 +1,6 @@
-// Order: solver, net, table beside the net, databases, snapshot, loss scaler; the first error ends it, but faults of
-// the table come all at once, since a person corrects them by hand. The snapshot is not compared with the shapes of
-// the net here: an FC node learns the shape of a sample only from the other nodes' hellos.
+// Order: solver, net, table beside the net, layers, databases, snapshot, loss scaler; the first error ends it, but
+// faults of the table come all at once, since a person corrects them by hand. The snapshot is not compared with the
+// shapes of the net here: an FC node learns the shape of a sample only from the other nodes' hellos.
 #include "node/job_files.h"
 
 #include "base/cores.h"
@@ -16,6 +16,7 @@
 #include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
+#include "scheduler/plan/test_params.h"
 #include "solvers/check.h"
 
 #include "devices/devices.h"
@@ -56,6 +57,8 @@ Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* f
     for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;
     return InvalidArgument("%s: %s", table.path().c_str(), all.c_str());
   }
+  HP_RETURN_IF_ERROR(
+      AtLayer(CheckPhases(files->net, files->solver.test_iter_size(), types), files->solver, table.solver_path()));
   LOG(INFO) << "Solving " << files->net->name();
   LOG(INFO) << "Learning Rate Policy: " << files->solver.lr_policy();
   return OkStatus();

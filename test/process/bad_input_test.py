@@ -404,7 +404,9 @@ class FilesTest(cluster.JobTest):
     def test_numbers_that_no_field_can_mean(self):
         for before, after, said in (
                 ("batch_size: 12 backend", "batch_size: 4294967295 backend",
-                 r'layer "data" has batch_size 4294967295; expected at most 2147483647'),
+                 r'layer "data": data_param { batch_size: 4294967295 }: expected 1 to 2147483647'),
+                ("batch_size: 12 backend", "batch_size: 0 backend",
+                 r'net\.prototxt:2: layer "data": data_param { batch_size: 0 }: expected 1 to 2147483647'),
                 ("num_output: 4 kernel_size", "num_output: 4294967295 kernel_size",
                  r'layer "conv1": convolution_param { num_output: 4294967295 }: expected 1 to 2147483647'),
                 ("inner_product_param { num_output: 4", "inner_product_param { num_output: 4294967295",

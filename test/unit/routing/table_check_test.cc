@@ -262,8 +262,8 @@ TEST(TableCheckTest, NumbersThatNoHostHas) {
 
 TEST(TableCheckTest, BatchesThatCannotBeCounted) {
   EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "batch_size: 2147483647")), IsEmpty());
-  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "batch_size: 4294967295")),
-              ElementsAre("layer \"data\" has batch_size 4294967295; expected at most 2147483647"));
+  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "batch_size: 4294967295")), IsEmpty())
+      << "a fault of the net, whatever the table";
 }
 
 TEST(TableCheckTest, AliasesOfOneHostShareItsPorts) {
@@ -356,8 +356,7 @@ TEST(TableCheckTest, MoreMicroBatchesThanSamples) {
               ElementsAre("2 replica(s) x 5 micro-batches are more than the 8 samples of a batch (batch_size of layer "
                           "\"data\"); expected at least one sample in each micro-batch"));
   EXPECT_THAT(Fit(With(kTable, "micro_batches: 2", "micro_batches: 8 batch: PER_REPLICA"), kNet), IsEmpty());
-  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "")),
-              ElementsAre("layer \"data\" has no batch_size; expected at least 1"));
+  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "")), IsEmpty()) << "a fault of the net, whatever the table";
 }
 
 TEST(TableCheckTest, WhatShardsCanNotShare) {
