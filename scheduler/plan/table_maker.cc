@@ -1,6 +1,8 @@
 // Three choices make a table: where the net is cut into stages, how many micro-batches a replica's share of a batch
 // has, and which host, port and device each node gets. The cuts lie in front of InnerProducts behind the last layer
 // with other parameters: from there on parameters are many and activations few, which is where model parallelism pays.
+// Where branches with InnerProducts of their own come together behind their convolutions (siamese nets), no cut of the
+// file's order has them all, and the FC stage names its layers.
 // The result then passes the same checks as a table that a user wrote.
 #include "scheduler/plan/table_maker.h"
 
@@ -15,6 +17,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -34,14 +37,14 @@ std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
   return names;
 }
 
-/// Whether a layer in front of `cut` has a parameter of a name that one from there on has too: stages share none.
-bool DividesSharedNames(const caffe::NetParameter& net, int cut) {
-  std::set<std::string> before;
+/// Whether a layer that is `inside` has a parameter of a name that one that is not has too: stages share none.
+bool DividesSharedNames(const caffe::NetParameter& net, const std::function<bool(int)>& inside) {
+  std::set<std::string> names[2];
   for (int i = 0; i < net.layer_size(); ++i) {
     for (const caffe::ParamSpec& param : net.layer(i).param()) {
       if (param.name().empty()) continue;
-      if (i < cut) before.insert(param.name());
-      if (i >= cut && before.contains(param.name())) return true;
+      if (names[!inside(i)].contains(param.name())) return true;
+      names[inside(i)].insert(param.name());
     }
   }
   return false;
@@ -69,6 +72,82 @@ std::string WhereTailBegins(const caffe::NetParameter& net) {
       last->name().c_str(), first->name().c_str());
 }
 
+/// An InnerProduct and all that follows it; empty: a layer with other parameters does, or one from `end` on.
+std::set<int> HeadOf(const caffe::NetParameter& net, int product, int end) {
+  std::set<std::string> blobs(net.layer(product).top().begin(), net.layer(product).top().end());
+  std::set<int> head = {product};
+  for (int i = product + 1; i < net.layer_size(); ++i) {
+    const caffe::LayerParameter& layer = net.layer(i);
+    const bool reads = std::any_of(layer.bottom().begin(), layer.bottom().end(),
+                                   [&blobs](const std::string& blob) { return blobs.contains(blob); });
+    if (!reads) continue;
+    if (i >= end || IsUndivided(layer)) return {};
+    blobs.insert(layer.top().begin(), layer.top().end());
+    head.insert(i);
+  }
+  return head;
+}
+
+/// Whether two heads have a layer in common, or layers that share a parameter.
+bool Meet(const caffe::NetParameter& net, const std::set<int>& a, const std::set<int>& b) {
+  std::set<std::string> names;
+  for (const int layer : a) {
+    if (b.contains(layer)) return true;
+    for (const caffe::ParamSpec& param : net.layer(layer).param()) names.insert(param.name());
+  }
+  names.erase("");
+  return std::any_of(b.begin(), b.end(), [&](int layer) {
+    const auto& params = net.layer(layer).param();
+    return std::any_of(params.begin(), params.end(),
+                       [&names](const caffe::ParamSpec& param) { return names.contains(param.name()); });
+  });
+}
+
+/// The last InnerProduct's head with all others that meet it. Empty: stages can't have them, since they share
+/// parameters with other layers, or there is none.
+std::set<int> JoinedHeads(const caffe::NetParameter& net) {
+  std::vector<std::set<int>> heads;
+  for (int i = 0; i < net.layer_size(); ++i) {
+    if (!LayerTypes::BuiltIn().SplitOutputs(net.layer(i))) continue;
+    if (std::set<int> head = HeadOf(net, i, net.layer_size()); !head.empty()) heads.push_back(std::move(head));
+  }
+  std::set<int> joined;
+  for (bool grows = !heads.empty(); grows;) {
+    grows = false;
+    if (joined.empty()) joined = heads.back();
+    for (const std::set<int>& head : heads) {
+      if (!Meet(net, joined, head)) continue;
+      const size_t before = joined.size();
+      joined.insert(head.begin(), head.end());
+      grows |= joined.size() > before;
+    }
+  }
+  return DividesSharedNames(net, [&joined](int i) { return joined.contains(i); }) ? std::set<int>() : joined;
+}
+
+/// The layers of the one FC stage, where no cut has all that lies behind the convolutions. Empty: one does, or the
+/// request is for another table.
+std::set<int> LayersOfBranches(const TableRequest& request, const caffe::NetParameter& net) {
+  if (request.fc.size() != 1 || request.conv.size() != 1 || !request.cut.empty()) return {};
+  const std::vector<int> tail = TailProducts(net);
+  if (tail.empty()) return {};
+  const std::set<int> joined = JoinedHeads(net);
+  if (joined.empty() || *joined.begin() >= tail[0]) return {};
+  const auto meets_tail = [&](int product) {
+    const std::set<int> head = HeadOf(net, product, net.layer_size());
+    return product < tail[0] && !head.empty() && *head.rbegin() >= tail[0];
+  };
+  const bool can_cut = std::any_of(tail.begin(), tail.end(), [&net](int product) {
+    return !DividesSharedNames(net, [product](int i) { return i >= product; });
+  });
+  return !can_cut || std::any_of(joined.begin(), joined.end(),
+                                 [&](int layer) {
+                                   return LayerTypes::BuiltIn().SplitOutputs(net.layer(layer)) && meets_tail(layer);
+                                 })
+             ? joined
+             : std::set<int>();
+}
+
 /// The layer at which each FC stage begins, behind one conv stage.
 StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::NetParameter& net) {
   if (request.conv.size() > 1) {
@@ -80,13 +159,13 @@ StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::
   const std::vector<int> tail = TailProducts(net);
   std::vector<int> products;
   std::copy_if(tail.begin(), tail.end(), std::back_inserter(products),
-               [&net](int product) { return !DividesSharedNames(net, product); });
+               [&net](int product) { return !DividesSharedNames(net, [product](int i) { return i >= product; }); });
   const int stages = static_cast<int>(request.fc.size());
   if (static_cast<int>(products.size()) < stages) {
     const size_t shared = tail.size() - products.size();
     return InvalidArgument(
         "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) %s%s (--cut=LAYER,... sets the boundaries "
-        "by hand)",
+        "by hand, and stages of a table of your own may name any layers)",
         stages, tail.size(), WhereTailBegins(net).c_str(),
         shared > 0 ? Format(", of which %zu can't begin a stage: layers share parameters across it", shared).c_str()
                    : "");
@@ -132,6 +211,30 @@ void AddStage(const std::string& name, bool conv, const caffe::NetParameter& net
   stage->set_kind(conv ? StageConfig::CONV : StageConfig::FC);
   stage->set_from_layer(net.layer(begin).name());
   stage->set_to_layer(net.layer(end - 1).name());
+}
+
+/// Adds names of layers; those of all phases that have one name come together.
+void AddLayers(const caffe::NetParameter& net, const std::set<int>& layers, StageConfig* stage) {
+  std::set<std::string> added(stage->layer().begin(), stage->layer().end());
+  for (const int i : layers) {
+    if (added.insert(net.layer(i).name()).second) stage->add_layer(net.layer(i).name());
+  }
+}
+
+/// An FC stage of layers that need not lie together.
+void AddNamedStage(const std::string& name, const caffe::NetParameter& net, const std::set<int>& layers,
+                   RoutingTableConfig* config) {
+  StageConfig* const stage = config->add_stage();
+  stage->set_name(name);
+  stage->set_kind(StageConfig::FC);
+  AddLayers(net, layers, stage);
+}
+
+/// The last layer of the net that is not one of `layers`.
+int LastOutside(const caffe::NetParameter& net, const std::set<int>& layers) {
+  int last = net.layer_size() - 1;
+  while (last > 0 && layers.contains(last)) --last;
+  return last;
 }
 
 /// "fc", or of several "fc_a", "fc_b" and on to "fc_z", "fc_a1".
@@ -189,7 +292,6 @@ void AddShardsBeside(int stage, int count, RoutingTableConfig* config) {
   }
 }
 
-/// Layers by name: those of all phases that have one name come together.
 Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfig* stage) {
   const std::vector<int> layers = SideClassifiers(net, before);
   if (layers.empty()) {
@@ -198,10 +300,7 @@ Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfi
         "loss of their own",
         net.layer(before).name().c_str());
   }
-  std::set<std::string> added;
-  for (const int i : layers) {
-    if (added.insert(net.layer(i).name()).second) stage->add_layer(net.layer(i).name());
-  }
+  AddLayers(net, {layers.begin(), layers.end()}, stage);
   return OkStatus();
 }
 
@@ -325,33 +424,22 @@ std::vector<int> TailProducts(const caffe::NetParameter& net) {
 }
 
 std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before) {
-  const LayerTypes& types = LayerTypes::BuiltIn();
-  const auto reads = [](const caffe::LayerParameter& layer, const std::set<std::string>& blobs) {
-    return std::any_of(layer.bottom().begin(), layer.bottom().end(),
-                       [&](const std::string& blob) { return blobs.contains(blob); });
-  };
   std::set<int> all;
   for (int product = 0; product < before; ++product) {
-    if (!types.SplitOutputs(net.layer(product))) continue;
-    std::set<std::string> blobs(net.layer(product).top().begin(), net.layer(product).top().end());
-    std::vector<int> behind = {product};
-    bool ends = true;
-    for (int i = product + 1; ends && i < net.layer_size(); ++i) {
-      const caffe::LayerParameter& layer = net.layer(i);
-      if (!reads(layer, blobs)) continue;
-      ends = i < before && (types.SplitOutputs(layer) || types.HasSmallBlobs(layer) || !types.HasParameters(layer));
-      blobs.insert(layer.top().begin(), layer.top().end());
-      behind.push_back(i);
-    }
-    if (ends) all.insert(behind.begin(), behind.end());
+    if (LayerTypes::BuiltIn().SplitOutputs(net.layer(product))) all.merge(HeadOf(net, product, before));
   }
   return {all.begin(), all.end()};
 }
 
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
   HP_RETURN_IF_ERROR(CheckRequest(request));
-  HP_ASSIGN_OR_RETURN(std::vector<int> bounds,
-                      request.cut.empty() ? ChooseCuts(request, net) : GivenCuts(request, net));
+  const std::set<int> branches = LayersOfBranches(request, net);
+  std::vector<int> bounds;
+  if (!branches.empty()) {
+    bounds = {LastOutside(net, branches) + 1};
+  } else {
+    HP_ASSIGN_OR_RETURN(bounds, request.cut.empty() ? ChooseCuts(request, net) : GivenCuts(request, net));
+  }
   bounds.push_back(net.layer_size());
   RoutingTableConfig config;
   config.set_solver(request.solver);
@@ -377,9 +465,14 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   for (size_t i = 0; i < request.fc.size(); ++i) {
     const int stage = config.stage_size();
     const std::string name = StageNameOf("fc", i, request.fc.size());
-    AddStage(name, false, net, begin, bounds[stage], &config);
+    if (branches.empty()) {
+      AddStage(name, false, net, begin, bounds[stage], &config);
+    } else {
+      AddNamedStage(name, net, branches, &config);
+    }
     if (request.side_classifiers && i == 0) {
-      HP_RETURN_IF_ERROR(AddSideClassifiers(net, begin, config.mutable_stage(stage)));
+      const int before = branches.empty() ? begin : net.layer_size();
+      HP_RETURN_IF_ERROR(AddSideClassifiers(net, before, config.mutable_stage(stage)));
     }
     begin = bounds[stage];
     const int beside = request.beside ? std::min(request.fc[i], request.conv[0]) : 0;

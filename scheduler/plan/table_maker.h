@@ -34,8 +34,9 @@ struct TableRequest {
 
 /// Makes a table for `net`: the nodes of the conv stages first, then those of each FC stage, then the parameter
 /// servers. Unless `cut` says otherwise, the first FC stage begins at the first InnerProduct behind the last other
-/// layer with parameters, further ones at later InnerProducts, of which each stage gets about as many. Several conv
-/// stages need a `cut`.
+/// layer with parameters, further ones at later InnerProducts, of which each stage gets about as many. Where branches
+/// with InnerProducts of their own come together behind it, or share these parameters, a single FC stage names the
+/// layers of all of them. Several conv stages need a `cut`.
 /// @return a table without faults of structure, and that fits `net`; host names are not looked up. kInvalidArgument:
 /// the request is out of range or does not fit the net; the message names the flag, or lists the faults.
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net);

@@ -111,7 +111,7 @@ TEST_F(TableMakerTest, AProductThatShardsDoNotDivideEndsTheSearch) {
       "--fc asks for 1 FC stage(s); the net has 0 InnerProduct layer(s) after layer \"fc8\", an InnerProduct along "
       "another axis than 1, which shards don't divide; --cut=fc6 begins a stage, of one shard, with the products "
       "before it "
-      "(--cut=LAYER,... sets the boundaries by hand)");
+      "(--cut=LAYER,... sets the boundaries by hand, and stages of a table of your own may name any layers)");
   request.cut = {"fc6"};
   EXPECT_THAT(Stages(Make(request)), ElementsAre("data..flat", "fc6..loss"));
 }
@@ -127,8 +127,47 @@ TEST_F(TableMakerTest, LayersThatShareParametersAreInOneStage) {
   share("aux");
   EXPECT_EQ(Make(Request(1, {1}, {"a"})).stage(1).from_layer(), "fc8");
   share("fc8");
+  EXPECT_THAT(Make(Request(1, {1}, {"a"})).stage(1).layer(),
+              ElementsAre("aux", "fc6", "relu6", "fc7", "relu7", "fc8", "loss"));
+  EXPECT_THAT(Fault(Request(1, {1, 1}, {"a"})),
+              HasSubstr("of which 3 can't begin a stage: layers share parameters across"));
+  share("conv2");
   EXPECT_THAT(Fault(Request(1, {1}, {"a"})),
               HasSubstr("of which 3 can't begin a stage: layers share parameters across"));
+}
+
+/// As Caffe's mnist_siamese has it: all of one branch, then all of the other.
+constexpr char kBranches[] = R"(
+    layer { name: "pair" type: "Data" top: "pair" top: "sim" data_param { batch_size: 64 } }
+    layer { name: "slice" type: "Slice" bottom: "pair" top: "data" top: "data_p" }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" param { name: "c" } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "conv1" top: "ip1" param { name: "w1" }
+            inner_product_param { num_output: 40 } }
+    layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }
+    layer { name: "feat" type: "InnerProduct" bottom: "ip1" top: "feat" param { name: "w2" }
+            inner_product_param { num_output: 2 } }
+    layer { name: "conv1_p" type: "Convolution" bottom: "data_p" top: "conv1_p" param { name: "c" } }
+    layer { name: "ip1_p" type: "InnerProduct" bottom: "conv1_p" top: "ip1_p" param { name: "w1" }
+            inner_product_param { num_output: 40 } }
+    layer { name: "relu1_p" type: "ReLU" bottom: "ip1_p" top: "ip1_p" }
+    layer { name: "feat_p" type: "InnerProduct" bottom: "ip1_p" top: "feat_p" param { name: "w2" }
+            inner_product_param { num_output: 2 } }
+    layer { name: "loss" type: "ContrastiveLoss" bottom: "feat" bottom: "feat_p" bottom: "sim" top: "loss" })";
+
+TEST_F(TableMakerTest, AnFcStageHasWhatIsBehindTheConvolutionsOfAllBranches) {
+  for (const bool shared : {true, false}) {
+    net_ = Parse<caffe::NetParameter>(kBranches);
+    for (caffe::LayerParameter& layer : *net_.mutable_layer()) {
+      if (!shared) layer.clear_param();
+    }
+    const RoutingTableConfig config = Make(Request(2, {2}, {"a"}));
+    EXPECT_THAT(Stages(config), ElementsAre("pair..conv1_p", "..")) << shared;
+    EXPECT_THAT(config.stage(1).layer(), ElementsAre("ip1", "relu1", "feat", "ip1_p", "relu1_p", "feat_p", "loss"));
+  }
+  EXPECT_THAT(Stages(Make(Request(2, {1, 1}, {"a"}))), ElementsAre("pair..conv1_p", "ip1_p..relu1_p", "feat_p..loss"))
+      << "of several, each is a part of the file's order";
+  net_ = Parse<caffe::NetParameter>(kBranches);
+  EXPECT_THAT(Fault(Request(2, {1, 1}, {"a"})), HasSubstr("stages of a table of your own may name any layers"));
 }
 
 TEST_F(TableMakerTest, CutsByHand) {
