@@ -1,6 +1,7 @@
 #include "solvers/check.h"
 
 #include "base/format.h"
+#include "proto/finite.h"
 #include "proto/solver_type.h"
 #include "solvers/lr_policy.h"
 
@@ -20,6 +21,7 @@ class Faults {
   void AddIf(bool wrong, const std::string& line) {
     if (wrong) Add(line);
   }
+  bool none() const { return lines_.empty(); }
   Status ToStatus() const { return lines_.empty() ? OkStatus() : InvalidArgument("%s", lines_.c_str()); }
 
  private:
@@ -101,6 +103,16 @@ void CheckSnapshots(const caffe::SolverParameter& solver, Faults* faults) {
                 "snapshot_prefix: missing; snapshot needs it");
 }
 
+/// The fields that nothing else has said something of: those that the solver's type or rate policy does not use, too.
+void CheckFinite(const caffe::SolverParameter& solver, Faults* faults) {
+  caffe::SolverParameter own = solver;
+  own.clear_net_param();  // has layers, which are named otherwise
+  own.clear_train_net_param();
+  own.clear_test_net_param();
+  const std::string field = NonFiniteField(own);
+  if (!field.empty() && faults->none()) faults->Add(field + "; expected a finite number");
+}
+
 }  // namespace
 
 Status CheckSolver(const caffe::SolverParameter& solver) {
@@ -112,6 +124,7 @@ Status CheckSolver(const caffe::SolverParameter& solver) {
   CheckNets(solver, &faults);
   CheckTests(solver, &faults);
   CheckSnapshots(solver, &faults);
+  CheckFinite(solver, &faults);
   return faults.ToStatus();
 }
 

@@ -1,5 +1,7 @@
 #include "scheduler/plan/test_params.h"
 
+#include "proto/finite.h"
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -42,6 +44,11 @@ std::vector<std::string> LayersWithParams(const NetGraph& graph) {
 }  // namespace
 
 Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types) {
+  for (const caffe::LayerParameter& layer : net->layer()) {
+    if (const std::string field = NonFiniteField(layer); !field.empty()) {
+      return InvalidArgument("layer \"%s\": %s; expected a finite number", layer.name().c_str(), field.c_str());
+    }
+  }
   std::vector<std::string> trained;
   for (const Phase phase : PhasesWith(tests)) {
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net, phase, types));

@@ -9,9 +9,10 @@
 namespace hp {
 
 /// Whether the nets of all phases are sound as far as that shows without the shape of a sample: their layers, how these
-/// are connected, and that layers of a test net with parameters are layers of the training net as well.
+/// are connected, that layers of a test net with parameters are layers of the training net as well, and that all
+/// numbers are finite.
 /// @param net the whole prototxt. @param tests how many the solver has.
-/// @return kInvalidArgument, naming the layer: as NetGraph::Create and CheckTestParams.
+/// @return kInvalidArgument, naming the layer: as NetGraph::Create and CheckTestParams, or a number is not finite.
 Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types);
 
 /// Whether all parameters of one of a job's test nets are the training net's: nothing else gives them values.

@@ -301,6 +301,10 @@ class FilesTest(cluster.JobTest):
                  r'net\.prototxt:17: layer "accuracy": type Python is a Caffe layer that hpnode does not support: its code '),
                 ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
                  r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
+                ("net.prototxt", 'inner_product_param { num_output: 16', 'param { lr_mult: nan } inner_product_param { num_output: 16',
+                 r'net\.prototxt:\d+: layer "ip1": param { lr_mult: nan }; expected a finite number'),
+                ("net.prototxt", "transform_param { scale: 0.004 }", 'transform_param { scale: -inf }',
+                 r'net\.prototxt:\d+: layer "data": transform_param { scale: -inf }; expected a finite number'),
                 ("net.prototxt", 'layer { name: "accuracy"',
                  'layer { name: "alone" type: "InnerProduct" bottom: "ip1" top: "alone" include { phase: TEST }\n'
                  'inner_product_param { num_output: 2 } }\nlayer { name: "accuracy"',

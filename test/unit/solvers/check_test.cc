@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"larc: true larc_eta: 0", "larc_eta: 0; expected a finite number above 0"},
         BadCase{"lr_policy: 'step'", "\"step\" needs stepsize"}, BadCase{"test_iter: 5", "test_interval: missing"},
         BadCase{"test_iter: -1 test_interval: 5", "test_iter: -1; expected at least 1"},
+        BadCase{"rms_decay: nan", "rms_decay: nan; expected a finite number"},
+        BadCase{"gamma: inf", "gamma: inf; expected a finite number"},
         BadCase{"snapshot: 10", "snapshot_prefix: missing"}, BadCase{"snapshot: -1", "snapshot: -1"}));
 
 TEST(CheckSolver, NamesAllFaultsOfAnEmptyFile) {
