@@ -31,6 +31,10 @@ DEFINE_int64(max_bad_records, 0,
              "good one of the data stands in for it.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
+DEFINE_string(
+    csv, "",
+    "Write the curves of the training to this file, with Caffe2's columns: a row for each display and each test.");
+DEFINE_string(tensorboard, "", "Write the curves to an event file in this folder, for TensorBoard.");
 DEFINE_string(sigint_effect, "stop", "What SIGINT does: stop (with a snapshot), snapshot or none.");
 DEFINE_string(sighup_effect, "snapshot", "What SIGHUP does: snapshot, stop or none.");
 
@@ -93,6 +97,8 @@ Status Run() {
   if (!FLAGS_weights.empty()) arguments.push_back("--weights=" + FLAGS_weights);
   if (FLAGS_max_bad_records > 0) arguments.push_back("--max_bad_records=" + std::to_string(FLAGS_max_bad_records));
   if (!FLAGS_cache_dir.empty()) arguments.push_back("--cache_dir=" + FLAGS_cache_dir);
+  if (!FLAGS_csv.empty()) arguments.push_back("--csv=" + FLAGS_csv);
+  if (!FLAGS_tensorboard.empty()) arguments.push_back("--tensorboard=" + FLAGS_tensorboard);
   return Become(arguments);
 }
 

@@ -30,9 +30,11 @@ class TrainTest(cluster.JobTest):
         by_table = [self.read(name) for name in files]
         for name in files:
             os.remove(self.path(name))
-        trained = self.hptrain("--solver=solver.prototxt")
+        trained = self.hptrain("--solver=solver.prototxt", "--csv=curves.csv", "--tensorboard=curves")
         self.expect_exit(trained, 0, "Optimization Done", r"the table of this machine: \S*/out_hptrain_table.prototxt")
         self.assertEqual([self.read(name) for name in files], by_table)
+        self.assertEqual(self.read("curves.csv").count(b"\n"), 1 + 2 + 3, "a row for each display and test")
+        self.assertEqual(len(os.listdir(self.path("curves"))), 1)
         self.expect_exit(self.start("--all", table="out_hptrain_table.prototxt"), 0, "Optimization Done")
 
     def test_resumes_fine_tunes_and_stops_after_iterations(self):
