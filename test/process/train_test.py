@@ -113,12 +113,17 @@ class TrainTest(cluster.JobTest):
                             (("--solver=solver.prototxt", "--phase=TEST"), "hptest tests"),
                             (("--solver=solver.prototxt", "--gpu=0,x"), r'"x" is no GPU'),
                             (("--solver=solver.prototxt", "--gpu=,"), "--gpu=, names no GPU"),
-                            (("--solver=solver.prototxt", "--gpu=0"), r"device cuda:0: |no driver|without CUDA"),
-                            (("--solver=solver.prototxt", "--gpu=all"), r"no GPU|driver|nvidia-smi"),
                             (("--solver=solver.prototxt", "--iterations=-1"), "--iterations is -1; expected 0 to"),
                             (("--solver=solver.prototxt", "--sigint_effect=die"),
                              '--sigint_effect is "die"; expected stop, snapshot or none')):
             self.expect_exit(self.hptrain(*flags), 2, said)
+
+    def test_gpus_that_are_not_here(self):
+        if "cuda:" in cluster.run_tool("hpnode", "--list_devices")[1]:
+            self.skipTest("SKIPPED: this host has a GPU, and could train on it")
+        self.make_job(iterations=2)
+        for flag, said in (("--gpu=0", r"device cuda:0: |no driver|without CUDA"), ("--gpu=all", r"no GPU|driver|nvidia-smi")):
+            self.expect_exit(self.hptrain("--solver=solver.prototxt", flag), 2, said)
 
     def test_several_gpus_have_a_batch_each(self):
         """The table is written before anybody looks for the GPUs."""
