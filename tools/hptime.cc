@@ -1,5 +1,6 @@
 // Times the layers of a net.
 #include "base/format.h"
+#include "commands/local_job.h"
 #include "commands/sample_shape.h"
 #include "commands/table_options.h"
 #include "commands/time_net.h"
@@ -19,6 +20,7 @@ DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has n
 DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
+DEFINE_string(gpu, "", "As Caffe has it: the number of the GPU to compute on, N for --device=cuda:N.");
 DEFINE_string(
     precision, "FP32",
     "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
@@ -91,7 +93,8 @@ Status Run() {
     total_s += seconds;
   };
   HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenDeviceAlone(FLAGS_device, precision));
+  HP_ASSIGN_OR_RETURN(const std::string device_name, DeviceOfFlags(FLAGS_device, FLAGS_gpu, CountGpus));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenDeviceAlone(device_name, precision));
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
   const StatusOr<std::vector<TimedLayer>> layers = TimeNet(net, device.device.get(), device.backend.get(), options);

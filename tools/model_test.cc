@@ -1,6 +1,7 @@
 // Evaluates a model: the TEST phase of a net with the weights of a .caffemodel, or of a running job.
 #include "base/format.h"
 #include "commands/evaluate.h"
+#include "commands/local_job.h"
 #include "commands/table_options.h"
 #include "node/pull_client.h"
 #include "proto/place.h"
@@ -13,6 +14,7 @@
 #include <gflags/gflags.h>
 
 #include <optional>
+#include <string_view>
 
 DEFINE_string(model, "", "The net (prototxt); its TEST phase is evaluated.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
@@ -22,6 +24,7 @@ DEFINE_string(routing, "", "Instead of --weights: pull the weights of the runnin
 DEFINE_string(token_file, "", "With --routing: the job's token or read key (hproute --new_token, --read_key).");
 DEFINE_int64(iterations, 50, "Number of batches to evaluate.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
+DEFINE_string(gpu, "", "As Caffe has it: the number of the GPU to compute on, N for --device=cuda:N.");
 DEFINE_string(
     precision, "FP32",
     "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
@@ -68,7 +71,7 @@ StatusOr<CaffeModel> Weights() {
 }
 
 Status Run() {
-  if (FLAGS_model.empty()) return InvalidArgument("--model=NET.prototxt is missing (model_test --help)");
+  if (FLAGS_model.empty()) return InvalidArgument("--model=NET.prototxt is missing (--help says more)");
   if (FLAGS_iterations < 1 || FLAGS_iterations > MsgId::kMaxMicroBatches) {
     return InvalidArgument("--iterations is %lld; expected 1 to %lld", static_cast<long long>(FLAGS_iterations),
                            static_cast<long long>(MsgId::kMaxMicroBatches));
@@ -82,7 +85,8 @@ Status Run() {
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenDeviceAlone(FLAGS_device, precision));
+  HP_ASSIGN_OR_RETURN(const std::string device_name, DeviceOfFlags(FLAGS_device, FLAGS_gpu, CountGpus));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenDeviceAlone(device_name, precision));
   EvaluateOptions options;
   options.iterations = FLAGS_iterations;
   options.threads = FLAGS_threads;
@@ -111,6 +115,8 @@ Status Run() {
 }  // namespace hp
 
 int main(int argc, char** argv) {
-  const hp::ToolUsage usage{"model_test", hp::kUsage, 0, 0};
+  // The same program under two names.
+  const bool as_hptest = std::string_view(argv[0]).ends_with("hptest");
+  const hp::ToolUsage usage{as_hptest ? "hptest" : "model_test", hp::kUsage, 0, 0, "model_test.cc"};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>&) { return hp::Run(); });
 }

@@ -23,7 +23,7 @@ void PrintHelp(const ToolUsage& usage) {
   std::cout << usage.text << "\n";
   std::vector<gflags::CommandLineFlagInfo> flags;
   gflags::GetAllFlags(&flags);
-  const std::string own_file = std::string(usage.name) + ".cc";
+  const std::string own_file = usage.source != nullptr ? usage.source : std::string(usage.name) + ".cc";
   bool first = true;
   for (const auto& flag : flags) {
     if (!flag.filename.ends_with(own_file)) continue;  // gflags' and glog's own: --helpfull

@@ -13,6 +13,7 @@ struct ToolUsage {
   const char* text;      ///< what --help says: purpose, command line, an example
   size_t min_arguments;  ///< beside the flags
   size_t max_arguments;
+  const char* source = nullptr;  ///< file that defines its flags; null: `name`.cc
 };
 
 /// Whether a flag's number of threads is in [least, kMaxThreads]. @param flag its name.

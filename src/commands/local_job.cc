@@ -88,6 +88,18 @@ StatusOr<std::vector<int>> GpusOfFlag(const std::string& text, const std::functi
   return gpus;
 }
 
+StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string& gpu,
+                                    const std::function<StatusOr<int>()>& count) {
+  if (gpu.empty()) return device;
+  if (device != "cpu") {
+    return InvalidArgument("--gpu=%s and --device=%s name a device each; expected one of them", gpu.c_str(),
+                           device.c_str());
+  }
+  HP_ASSIGN_OR_RETURN(const std::vector<int> gpus, GpusOfFlag(gpu, count));
+  if (gpus.size() == 1) return "cuda:" + std::to_string(gpus[0]);
+  return InvalidArgument("--gpu=%s names %zu GPUs; expected one", gpu.c_str(), gpus.size());
+}
+
 StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));
   const std::string prefix = read.snapshot_prefix() + "_hptrain";

@@ -27,6 +27,13 @@ struct LocalJob {
 /// `count` returned where it failed, kFailedPrecondition where it counted none.
 StatusOr<std::vector<int>> GpusOfFlag(const std::string& text, const std::function<StatusOr<int>()>& count);
 
+/// The device of a program that computes on one: --device, or --gpu as Caffe's programs have it.
+/// @param device "cpu" where the flag was not given. @param gpu,count as for GpusOfFlag; empty: `device` it is.
+/// @return a name as OpenNodeDevice takes it; kInvalidArgument: both are given, or `gpu` is not one GPU; what
+/// GpusOfFlag does.
+StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string& gpu,
+                                    const std::function<StatusOr<int>()>& count);
+
 /// Writes the routing table of a job on this machine alone, one replica of the whole net on the processors or on each
 /// GPU, to SNAPSHOT_PREFIX_hptrain_table.prototxt; where level, stages or iterations change the solver, a solver beside
 /// it (..._hptrain_solver.prototxt). Files that were there are replaced. Logs what it wrote, and the batch of several

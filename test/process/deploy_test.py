@@ -311,6 +311,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
                                 ("net.prototxt", "--precision=8", '--precision is "8"; expected FP32, TF32, BF16, FP16 or AUTO'),
                                 ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
                                 ("net.prototxt", "--sample=3,,8", '--sample is "3,,8"; expected CHANNELS,HEIGHT,WIDTH'),
+                                ("net.prototxt", "--gpu=0,1", "--gpu=0,1 names 2 GPUs; expected one"),
                                 ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
                                 ("deploy.prototxt", "--sample=3,9,9", "of type Input says the shape of a sample"),
                                 ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
@@ -319,6 +320,15 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
             self.assertIn(said, text)
         status, text = self.time("lost.prototxt", "--sample=3,12,12")
         self.assertEqual(status, 0, text)
+
+    def test_each_of_its_two_names_is_in_the_messages_of_a_test(self):
+        for tool in ("model_test", "hptest"):
+            status, text = cluster.run_tool(tool, "--gpu=0,1", "--model=" + self.path("net.prototxt"),
+                                            "--weights=" + self.weights)
+            self.assertEqual((status, text), (2, tool + ": --gpu=0,1 names 2 GPUs; expected one\n"))
+            status, text = cluster.run_tool(tool, "--help")
+            self.assertEqual(status, 0, text)
+            self.assertIn("--reader_threads", text)
 
     def test_faults_of_extract(self):
         out = "--out=" + self.path("blob")
