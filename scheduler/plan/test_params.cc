@@ -1,6 +1,7 @@
 #include "scheduler/plan/test_params.h"
 
 #include "proto/finite.h"
+#include "proto/place.h"
 
 #include <algorithm>
 #include <map>
@@ -46,7 +47,8 @@ std::vector<std::string> LayersWithParams(const NetGraph& graph) {
 Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types) {
   for (const caffe::LayerParameter& layer : net->layer()) {
     if (const std::string field = NonFiniteField(layer); !field.empty()) {
-      return InvalidArgument("layer \"%s\": %s; expected a finite number", layer.name().c_str(), field.c_str());
+      return AtLayer(InvalidArgument("layer \"%s\": %s; expected a finite number", layer.name().c_str(), field.c_str()),
+                     layer);
     }
   }
   std::vector<std::string> trained;
@@ -55,7 +57,8 @@ Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int te
     const std::vector<std::string> layers = LayersWithParams(*graph);
     if (phase.train()) trained = layers;
     for (const std::string& layer : layers) {
-      if (std::find(trained.begin(), trained.end(), layer) == trained.end()) return OfNoTraining(layer, phase);
+      if (std::find(trained.begin(), trained.end(), layer) != trained.end()) continue;
+      return AtLayer(OfNoTraining(layer, phase), *net, phase);
     }
   }
   return OkStatus();

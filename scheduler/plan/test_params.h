@@ -12,7 +12,8 @@ namespace hp {
 /// are connected, that layers of a test net with parameters are layers of the training net as well, and that all
 /// numbers are finite.
 /// @param net the whole prototxt. @param tests how many the solver has.
-/// @return kInvalidArgument, naming the layer: as NetGraph::Create and CheckTestParams, or a number is not finite.
+/// @return kInvalidArgument, naming the layer and its place: as NetGraph::Create and CheckTestParams, or a number is
+/// not finite.
 Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types);
 
 /// Whether all parameters of one of a job's test nets are the training net's: nothing else gives them values.

@@ -57,8 +57,7 @@ Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* f
     for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;
     return InvalidArgument("%s: %s", table.path().c_str(), all.c_str());
   }
-  HP_RETURN_IF_ERROR(
-      AtLayer(CheckPhases(files->net, files->solver.test_iter_size(), types), files->solver, table.solver_path()));
+  HP_RETURN_IF_ERROR(CheckPhases(files->net, files->solver.test_iter_size(), types));
   LOG(INFO) << "Solving " << files->net->name();
   LOG(INFO) << "Learning Rate Policy: " << files->solver.lr_policy();
   return OkStatus();
