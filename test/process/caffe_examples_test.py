@@ -272,6 +272,32 @@ class CaffeExamplesTest(cluster.JobTest):
         self.write("one.prototxt", solver + parts["TEST"].replace("mnist_test_lmdb", "mnist_train_lmdb") + "}\n")
         self.assertRegex(self.run_solver("one"), r"Iteration 3, Testing net \(#1\)\n.*accuracy = ")
 
+    def test_siamese_net_on_fc_nodes(self):
+        """In Caffe's order of layers: all of one branch, then all of the other."""
+        self.make_images("mnist", 28, 1, 10)
+        layers = re.split(r"(?m)^(?=layer \{)", example("mnist_siamese/mnist_siamese_train_test.prototxt"))
+        second = [layer for layer in layers if re.search(r'^  name: "\w+_p"|^layer { name: "\w+_p"', layer, re.M)]
+        self.assertEqual(len(second), 8)
+        first = [layer for layer in layers if layer not in second]
+        net = "".join(first[:-1] + second + first[-1:])
+        self.write("mnist_siamese.prototxt", net.replace('source: "', 'source: "%s/' % self.folder))
+        fields = SOLVERS["mnist_siamese_solver"][1].replace("display: 100 max_iter: 50000", "display: 1 max_iter: 3")
+        fields = fields.replace("test_iter: 100 test_interval: 500", "test_iter: 1 test_interval: 3")
+        self.write("siamese.prototxt", 'net: "%s" snapshot_prefix: "siamese" random_seed: 5 %s' %
+                   (self.path("mnist_siamese.prototxt"), fields))
+        one = self.run_solver("siamese")
+        self.tool("hproute", "--solver=" + self.path("siamese.prototxt"), "--conv=2", "--fc=2", "--cache_dir=none",
+                  "--out=" + self.path("table.prototxt"))
+        table = self.read("table.prototxt").decode()
+        self.assertEqual(re.findall(r'^  layer: "(\w+)"', table, re.M),
+                         ["ip1", "relu1", "ip2", "feat", "ip1_p", "relu1_p", "ip2_p", "feat_p", "loss"])
+        process = self.start("--all")
+        self.expect_exit(process, 0, "Optimization Done")
+        losses = [[float(loss) for loss in re.findall(r", loss = (\S+)", text)] for text in (one, process.text())]
+        self.assertEqual(len(losses[0]), 3)
+        for got, want in zip(losses[1], losses[0], strict=True):
+            self.assertAlmostEqual(got / want, 1, delta=1e-4)
+
     def test_hdf5_classification(self):
         why = self.write_hdf5()
         if why:
