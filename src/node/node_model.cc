@@ -10,6 +10,7 @@
 #include "proto/place.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/plan/job_precision.h"
+#include "scheduler/plan/main_accuracy.h"
 
 #include "glog/logging.h"
 
@@ -113,8 +114,9 @@ Status Node::OpenCurves() {
     HP_ASSIGN_OR_RETURN(events_, EventFile::Create(options_.tensorboard, files_.start_clock));
   }
   if (options_.csv.empty()) return OkStatus();
-  if (files_.solver.display() == 0 && !model_->job().tests()) {
-    return InvalidArgument("--csv=%s has a row for each display and test; the solver has neither",
+  const bool tests = model_->job().tests() && MainAccuracy(model_->job(), Phase::OfTest(0)) >= 0;
+  if (files_.solver.display() == 0 && !tests) {
+    return InvalidArgument("--csv=%s has a row for each display and for each accuracy of a test; the job has neither",
                            options_.csv.c_str());
   }
   CurveFile::Options options{options_.csv, files_.start_clock, model_->schedule().update_rows()};
