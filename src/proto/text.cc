@@ -6,6 +6,7 @@
 #include "proto/infogain_matrix.h"
 #include "proto/layer_names.h"
 #include "proto/placed_text.h"
+#include "proto/reshape_batch.h"
 #include "proto/several_bottoms.h"
 #include "proto/text_error.h"
 #include "proto/upgrade/upgrade.h"
@@ -70,7 +71,8 @@ int LineOf(const NetUpgrade::Origin& origin, const TextFormat::ParseInfoTree& pl
 
 PlaceOfOrigin PlacesIn(const std::string& path, const TextFormat::ParseInfoTree* places) {
   return [path, places](const NetUpgrade::Origin& origin) {
-    return places == nullptr ? path : path + ":" + std::to_string(LineOf(origin, *places));
+    const int line = places == nullptr ? 0 : LineOf(origin, *places);  // 0 in a list, of which only the begin is known
+    return line == 0 ? path : path + ":" + std::to_string(line);
   };
 }
 
@@ -95,6 +97,7 @@ Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* pla
     LOG(INFO) << path << " is read in the form of today's Caffe: it has " << Join(upgrade.forms, "; ");
   }
   for (int i = 0; i < net->layer_size(); ++i) net->mutable_layer(i)->set_place(place_of(upgrade.origins[i]));
+  KeepBatchOfReshapes(net);
   HP_RETURN_IF_ERROR(CheckNet(*net, path));
   NameLayersApart(net);
   for (const std::string& split : SplitSeveralBottoms(net)) LOG(INFO) << path << ": " << split;

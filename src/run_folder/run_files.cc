@@ -58,6 +58,7 @@ StatusOr<RunFiles> ReadRunFiles(const RoutingTableConfig& table, const std::stri
   HP_ASSIGN_OR_RETURN(files.net, NetOfSolver(files.solver));
   for (caffe::LayerParameter& layer : *files.net.mutable_layer()) {
     TakePaths(&layer, &files);
+    layer.clear_place();  // of the file that was read
   }
   files.solver.clear_net_param();
   // Absolute: a relative one would be looked for in the node's working directory first.

@@ -139,9 +139,10 @@ void UpgradeTransform(caffe::LayerParameter* layer) {
 /// Whether a BatchNorm of NVIDIA's has the Scale layer behind it inside: a filler for it says so as well, and in a file
 /// of weights its five blobs, whatever number its fields have there.
 bool HasScaleInside(const caffe::LayerParameter& layer) {
+  if (layer.type() != "BatchNorm") return false;
   const caffe::BatchNormParameter& norm = layer.batch_norm_param();
   if (norm.scale_bias() || norm.has_scale_filler() || norm.has_bias_filler()) return true;
-  return layer.type() == "BatchNorm" && layer.blobs_size() == 5;
+  return layer.blobs_size() == 5;
 }
 
 void SplitScaledBatchNorms(caffe::NetParameter* net, NetUpgrade* upgrade) {
@@ -183,6 +184,14 @@ void UpgradeBatchNorm(caffe::LayerParameter* layer) {
   if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
 }
 
+/// Clears the engine of a typed parameter that has none in Caffe. @return there was one.
+template <typename Parameter>
+bool DropAnyEngine(Parameter* parameter) {
+  const bool dropped = parameter->has_engine();
+  parameter->clear_engine();
+  return dropped;
+}
+
 /// Clears the engine of a typed parameter, if it is one of Intel's, which Caffe cannot parse. @return it was one.
 template <typename Parameter>
 bool DropIntelsEngine(Parameter* parameter) {
@@ -196,9 +205,12 @@ void DropEngines(caffe::NetParameter* net, NetUpgrade* upgrade) {
   bool dropped = net->has_engine();
   net->clear_engine();
   for (caffe::LayerParameter& layer : *net->mutable_layer()) {
-    dropped |= layer.has_engine() || layer.batch_norm_param().has_engine();
+    dropped |= layer.has_engine();
     layer.clear_engine();
-    if (layer.has_batch_norm_param()) layer.mutable_batch_norm_param()->clear_engine();
+    if (layer.has_batch_norm_param()) dropped |= DropAnyEngine(layer.mutable_batch_norm_param());
+    if (layer.has_concat_param()) dropped |= DropAnyEngine(layer.mutable_concat_param());
+    if (layer.has_eltwise_param()) dropped |= DropAnyEngine(layer.mutable_eltwise_param());
+    if (layer.has_inner_product_param()) dropped |= DropAnyEngine(layer.mutable_inner_product_param());
     if (layer.has_convolution_param()) dropped |= DropIntelsEngine(layer.mutable_convolution_param());
     if (layer.has_lrn_param()) dropped |= DropIntelsEngine(layer.mutable_lrn_param());
     if (layer.has_pooling_param()) dropped |= DropIntelsEngine(layer.mutable_pooling_param());
@@ -235,47 +247,6 @@ void UpgradeInputs(caffe::NetParameter* net, NetUpgrade* upgrade) {
   for (int i = net->layer_size() - 1; i > 0; --i) net->mutable_layer()->SwapElements(i, i - 1);
   upgrade->origins.insert(upgrade->origins.begin(), {NetUpgrade::Origin::kInput, 0});
   upgrade->forms.push_back("input fields instead of an Input layer");
-}
-
-int64_t FirstDim(const caffe::BlobShape& shape) { return shape.dim_size() == 0 ? 0 : shape.dim(0); }
-
-/// The batches that a layer without a bottom says; 0 for one that says none.
-std::vector<int64_t> BatchesOf(const caffe::LayerParameter& layer) {
-  if (layer.type() == "Parameter") return {};
-  if (layer.type() == "Data") return {layer.data_param().batch_size()};
-  if (layer.type() == "ImageData") return {layer.image_data_param().batch_size()};
-  if (layer.type() == "HDF5Data") return {layer.hdf5_data_param().batch_size()};
-  const bool input = layer.type() == "Input", dummy = layer.type() == "DummyData";
-  std::vector<int64_t> batches;
-  for (const caffe::BlobShape& shape : (input ? layer.input_param().shape() : layer.dummy_data_param().shape())) {
-    batches.push_back(FirstDim(shape));
-  }
-  for (const uint32_t num : layer.dummy_data_param().num()) batches.push_back(num);
-  return input || dummy ? batches : std::vector<int64_t>{0};
-}
-
-/// The batch of all sources of a net, of each phase; 0: they differ, or one of them is not known.
-int64_t BatchOfSources(const caffe::NetParameter& net) {
-  int64_t batch = 0;
-  for (const caffe::LayerParameter& layer : net.layer()) {
-    if (layer.bottom_size() > 0) continue;
-    for (const int64_t own : BatchesOf(layer)) {
-      if (own <= 0 || (batch > 0 && own != batch)) return 0;
-      batch = own;
-    }
-  }
-  return batch;
-}
-
-/// A Reshape may say the batch as a number, which is that of the net's sources; "as it is" says the same.
-void UpgradeReshapes(caffe::NetParameter* net) {
-  const int64_t batch = BatchOfSources(*net);
-  for (caffe::LayerParameter& layer : *net->mutable_layer()) {
-    const caffe::ReshapeParameter& reshape = layer.reshape_param();
-    if (layer.type() != "Reshape" || reshape.axis() != 0 || reshape.num_axes() == 0) continue;
-    if (batch == 0 || reshape.shape().dim_size() == 0 || reshape.shape().dim(0) != batch) continue;
-    layer.mutable_reshape_param()->mutable_shape()->set_dim(0, 0);
-  }
 }
 
 /// Today's name of an old type.
@@ -364,7 +335,6 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& p
   }
   net->clear_input_shape();  // without an input they say nothing, as in Caffe
   net->clear_input_dim();
-  UpgradeReshapes(net);
   return upgrade;
 }
 

@@ -11,7 +11,8 @@ namespace hp {
 
 /// What UpgradeNet did to a net.
 struct NetUpgrade {
-  /// Which old forms it had, in words, for a log line: "layers { } of 2014"; empty: it was in today's form.
+  /// Which forms of old or of forks it had, in words, for a log line: "layers { } of 2014"; empty: it was in today's
+  /// form.
   std::vector<std::string> forms;
   /// Where each layer of the result stood in the old net.
   struct Origin {
@@ -26,9 +27,10 @@ using PlaceOfOrigin = std::function<std::string(const NetUpgrade::Origin&)>;
 
 /// Brings a net of any of Caffe's older forms into today's: `layers` with enum types (2014, V1) and those with a
 /// `layer` inside (2013, V0), whose padding layers become the pad of the layer that reads them; fields of data layers
-/// that moved to transform_param; `input` fields, which become an Input layer; the three param of a BatchNorm; Intel's
-/// `engine` of nets and layers, which goes. What it yields is what the same net written today would be, so that nodes
-/// with files of different ages agree. Blobs inside the layers are moved along.
+/// that moved to transform_param; `input` fields, which become an Input layer; the three param of a BatchNorm. And of
+/// forks: a BatchNorm of NVIDIA's with a Scale inside becomes both, and engines that Caffe does not know go. What it
+/// yields is what the same net written today would be, so that nodes with files of different ages agree. Blobs inside
+/// the layers are moved along.
 /// @param place_of comes in front of errors; null: nothing does.
 /// @return kInvalidArgument, the first fault: both `layer` and `layers`, or an old layer that no layer of today's says,
 /// as 'FILE:LINE: layer "NAME": what; expected ...'.

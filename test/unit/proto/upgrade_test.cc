@@ -1,6 +1,7 @@
 #include "proto/upgrade/upgrade.h"
 
 #include "proto/hash.h"
+#include "proto/reshape_batch.h"
 #include "proto/text.h"
 #include "test/unit/proto/file_test.h"
 
@@ -218,10 +219,10 @@ TEST_F(UpgradeTest, IntelsEnginesGo) {
     EXPECT_EQ(net.DebugString(), Parse(layer("")).DebugString());
     EXPECT_EQ(Upgraded(layer("engine: CUDNN")).DebugString(), Parse(layer("engine: CUDNN")).DebugString());
   }
-  EXPECT_FALSE(Upgraded("layer { name: 'n' type: 'BatchNorm' batch_norm_param { engine: CUDNN } }")
-                   .layer(0)
-                   .batch_norm_param()
-                   .has_engine());
+  for (const char* const parameter : {"batch_norm_param", "concat_param", "eltwise_param", "inner_product_param"}) {
+    const std::string begin = "layer { name: 'n' " + std::string(parameter) + " { ";
+    EXPECT_EQ(Upgraded(begin + "engine: CUDNN } }").DebugString(), Parse(begin + "} }").DebugString());
+  }
   const std::string head = "net: '" + Write("net.prototxt", "layer { name: 'r' type: 'ReLU' }") + "'\n";
   const auto solver = ReadSolver(Write("s.prototxt", head + "engine: 'MKLDNN'"));
   ASSERT_TRUE(solver.ok()) << solver.status();
@@ -337,10 +338,11 @@ TEST(Upgrade, DimsWithoutAnInputOrBesideAShapeSayNothing) {
 
 TEST(Upgrade, AReshapeMaySayTheBatchOfTheSources) {
   const auto first_dim = [](const std::string& inputs, const std::string& more = "") {
-    const auto net = Upgraded(inputs +
-                              "layer { name: 'r' type: 'Reshape' bottom: 'a' top: 'r' reshape_param { shape { "
-                              "dim: 2 dim: -1 } " +
-                              more + " } }");
+    auto net = Upgraded(inputs +
+                        "layer { name: 'r' type: 'Reshape' bottom: 'a' top: 'r' reshape_param { shape { "
+                        "dim: 2 dim: -1 } " +
+                        more + " } }");
+    KeepBatchOfReshapes(&net);
     return net.layer(net.layer_size() - 1).reshape_param().shape().dim(0);
   };
   const std::string a = "layer { name: 'a' type: 'Input' top: 'a' input_param { shape { dim: 2 dim: 6 } } } ";
