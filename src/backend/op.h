@@ -157,7 +157,7 @@ class Op {
 
   // A plain ReLU in place on what this op writes, or reads, may be left to it, which saves a pass over memory. Called
   // before the first use and before the memory is planned; with `true` the op does it from then on, and that call of
-  // the ReLU's must be left out. The bits are the same.
+  // the ReLU's must be left out. The bits are the same, but for the sign of zeros.
 
   /// Whether this op is one: it works in place, and its slope is 0.
   virtual bool is_plain_relu() const { return false; }

@@ -39,8 +39,10 @@ bool AccuracyNeedsBatchLabels(const caffe::LayerParameter& param) { return param
 
 /// The label's score, and the largest of the others.
 std::optional<ClassSplit> AccuracyClassSplit(const caffe::LayerParameter& param) {
-  if (param.accuracy_param().axis() != 1) return std::nullopt;
-  return ClassSplit{.numbers = 1 + int64_t{param.accuracy_param().top_k()}, .on_one_shard = true};
+  const int axis = param.accuracy_param().axis();
+  if (axis != 1 && axis != -1) return std::nullopt;
+  const int64_t numbers = 1 + int64_t{param.accuracy_param().top_k()};
+  return ClassSplit{.numbers = numbers, .on_one_shard = true, .last_axis = axis == -1};
 }
 
 constexpr char kAccuracy[] = "Accuracy";

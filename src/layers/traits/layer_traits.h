@@ -49,6 +49,7 @@ struct ClassSplit {
   int64_t numbers = 0;  ///< that a shard says of each row, float32
   /// The result follows from these numbers alone, on one shard; else on every shard, from them and its own classes.
   bool on_one_shard = false;
+  bool last_axis = false;  ///< the classes lie along bottom 0's last axis: it is divided only if that is axis 1
 };
 
 /// Where a layer's tops come from.

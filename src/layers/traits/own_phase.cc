@@ -2,9 +2,17 @@
 
 #include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
-#include "proto/net_filter.h"
 
 namespace hp {
+namespace {
+
+/// Whether it is a stochastic pooling.
+bool Draws(const caffe::LayerParameter& param) {
+  if (param.type() == "Pooling") return param.pooling_param().pool() == caffe::PoolingParameter::STOCHASTIC;
+  return param.type() == "SPP" && param.spp_param().pool() == caffe::SPPParameter::STOCHASTIC;
+}
+
+}  // namespace
 
 std::optional<bool> OwnPhase(const caffe::LayerParameter& param) {
   return param.has_phase() ? std::optional(param.phase() == caffe::TRAIN) : std::nullopt;
@@ -15,12 +23,11 @@ bool OwnPhaseMatters(const caffe::LayerParameter& param) {
   if (type == "Dropout") return true;
   if (type == "BatchNorm") return !param.batch_norm_param().has_use_global_stats();
   if (type == "Data" || type == "ImageData") return param.transform_param().crop_size() > 0;
-  if (type == "Pooling") return param.pooling_param().pool() == caffe::PoolingParameter::STOCHASTIC;
-  return type == "SPP" && param.spp_param().pool() == caffe::SPPParameter::STOCHASTIC;
+  return Draws(param);
 }
 
-Status CheckPhaseOfDrawing(const caffe::LayerParameter& param) {
-  if (OwnPhase(param).value_or(true) || !IncludedInPhase(param, caffe::TRAIN)) return OkStatus();
+Status CheckTrains(const caffe::LayerParameter& param) {
+  if (!Draws(param) || OwnPhase(param).value_or(true)) return OkStatus();
   return LayerError(
       param,
       "phase: TEST with pool: STOCHASTIC: in training no value is drawn then, and none gets the gradient; "

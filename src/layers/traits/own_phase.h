@@ -17,8 +17,8 @@ std::optional<bool> OwnPhase(const caffe::LayerParameter& param);
 /// Whether a layer computes otherwise by its own phase than by the other one.
 bool OwnPhaseMatters(const caffe::LayerParameter& param);
 
-/// Checks the phase of a layer with stochastic pooling.
-/// @return kInvalidArgument: it says TEST and is in the training: no value is drawn there that a gradient could go to.
-Status CheckPhaseOfDrawing(const caffe::LayerParameter& param);
+/// Whether a layer of the training can be trained through by its own phase.
+/// @return kInvalidArgument: a stochastic pooling that says TEST: no value is drawn that a gradient could go to.
+Status CheckTrains(const caffe::LayerParameter& param);
 
 }  // namespace hp

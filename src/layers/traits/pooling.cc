@@ -2,7 +2,6 @@
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/fields.h"
-#include "layers/traits/own_phase.h"
 #include "proto/caffe.pb.h"
 
 #include <span>
@@ -71,8 +70,7 @@ Status CheckPooling(const caffe::LayerParameter& param) {
                       "a second top (which of the bottom's values each maximum is) is not supported: no layer of "
                       "Caffe's reads it");
   }
-  HP_ASSIGN_OR_RETURN(const PoolingFields fields, ReadPooling(param));
-  return fields.method == PoolingFields::kStochastic ? CheckPhaseOfDrawing(param) : OkStatus();
+  return ReadPooling(param).status();
 }
 
 /// Without padding Caffe's rounding can add a window of nothing, whose maximum and average it leaves undefined.

@@ -48,10 +48,14 @@ Status CheckSoftmaxLoss(const caffe::LayerParameter& param) {
   return OkStatus();
 }
 
+int SoftmaxLossAxis(const caffe::LayerParameter& param, const Shape& scores) {
+  return scores.CanonicalAxis(param.softmax_param().axis());
+}
+
 /// Top 0 is the loss; a second top, where there is one, is the softmax.
 StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   HP_RETURN_IF_ERROR(CheckLabelledAxis(param, in, param.softmax_param().axis()));
-  if (param.has_margin_param() && in[0].count(2) != 1) {
+  if (param.has_margin_param() && (SoftmaxLossAxis(param, in[0]) != 1 || in[0].count(2) != 1)) {
     return LayerError(param, "margin_param with logits [%s]; expected cosines [rows, classes]",
                       in[0].ToString().c_str());
   }
@@ -61,7 +65,7 @@ StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& para
 }
 
 int64_t SoftmaxLossClasses(const caffe::LayerParameter& param, const Shape& scores) {
-  return scores.dim(scores.CanonicalAxis(param.softmax_param().axis()));
+  return scores.dim(SoftmaxLossAxis(param, scores));
 }
 
 int64_t InfogainLossClasses(const caffe::LayerParameter& param, const Shape& scores) {
@@ -111,13 +115,16 @@ bool SoftmaxLossNeedsBatchLabels(const caffe::LayerParameter& param) {
 /// The largest logit, the sum of exponentials, the label's logit. Not with the softmax as a second top: it would lie on
 /// the shards while the loss lies on one.
 std::optional<ClassSplit> SoftmaxLossClassSplit(const caffe::LayerParameter& param) {
-  if (param.top_size() > 1 || param.softmax_param().axis() != 1) return std::nullopt;
-  return ClassSplit{.numbers = 3};
+  const int axis = param.softmax_param().axis();
+  if (param.top_size() > 1 || (axis != 1 && axis != -1)) return std::nullopt;
+  return ClassSplit{.numbers = 3, .last_axis = axis == -1};
 }
 
-/// The softmax as a second top would be one of all classes.
+/// The softmax as a second top would be one of all classes. A sampled product has two axes, so the last one is its
+/// classes'.
 bool SoftmaxLossReadsSample(const caffe::LayerParameter& param) {
-  return param.top_size() <= 1 && param.softmax_param().axis() == 1;
+  const int axis = param.softmax_param().axis();
+  return param.top_size() <= 1 && (axis == 1 || axis == -1);
 }
 
 }  // namespace

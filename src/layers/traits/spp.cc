@@ -1,7 +1,6 @@
 #include "base/window.h"
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
-#include "layers/traits/own_phase.h"
 #include "layers/traits/pyramid.h"
 #include "proto/caffe.pb.h"
 
@@ -12,10 +11,8 @@ constexpr uint32_t kMostLevels = 12;  // 2048 x 2048 windows
 
 Status CheckSpp(const caffe::LayerParameter& param) {
   const uint32_t height = param.spp_param().pyramid_height();
-  if (height < 1 || height > kMostLevels) {
-    return LayerError(param, "spp_param { pyramid_height: %u }: expected 1 to %u", height, kMostLevels);
-  }
-  return param.spp_param().pool() == caffe::SPPParameter::STOCHASTIC ? CheckPhaseOfDrawing(param) : OkStatus();
+  if (height >= 1 && height <= kMostLevels) return OkStatus();
+  return LayerError(param, "spp_param { pyramid_height: %u }: expected 1 to %u", height, kMostLevels);
 }
 
 /// The windows along one axis: as large as it takes for `bins` of them, and half of what is too much in front.

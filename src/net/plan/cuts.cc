@@ -25,6 +25,7 @@ bool CanBeCut(const NetGraph& graph, const std::vector<Shape>& shapes, const Pla
   if (placement.stage_of(graph.blobs()[classes].producer) != stage) return false;
   if (placement.layout_of(classes) != Layout::kSlice) return false;
   const Shape& shape = shapes[classes];
+  if (entry.traits.class_split()->last_axis && shape.rank() != 2) return false;
   if (shape.count(2) != 1 || shape.dim(1) < placement.distinct_parts(stage)) return false;
   // Only a loss has a gradient through the numbers of all shards.
   return entry.is_statistic() || !graph.blobs()[entry.tops[0]].needs_gradient;

@@ -6,6 +6,7 @@
 
 #include "base/format.h"
 #include "base/words.h"
+#include "layers/traits/own_phase.h"
 #include "net/plan/held_parameters.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
@@ -88,6 +89,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Make(const std::shared_ptr<const c
       graph->own_params_.push_back(std::move(holder.layer));
     }
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*param, types));
+    if (phase.train()) HP_RETURN_IF_ERROR(CheckTrains(*param));
     if (traits.discards()) {
       HP_RETURN_IF_ERROR(traits.is_parameter() ? graph->AddParameter(*param, &parameters) : graph->Silence(traits));
       continue;

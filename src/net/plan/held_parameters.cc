@@ -9,6 +9,7 @@ namespace {
 template <typename Param>
 void LearnItself(int axes, caffe::FillerParameter* filler, Param* param) {
   param->set_num_axes(axes);
+  filler->Clear();
   filler->set_type("constant");
   filler->set_value(0);
 }
@@ -28,10 +29,9 @@ Status CheckReader(const caffe::LayerParameter& reader, const std::string& botto
         "expected a layer of type Bias behind it",
         reader.name().c_str());
   }
-  if (reader.scale_param().has_filler() || reader.bias_param().has_filler() || reader.param_size() > 0 ||
-      reader.blobs_size() > 0) {
+  if (reader.param_size() > 0 || reader.blobs_size() > 0) {
     return InvalidArgument(
-        "layer \"%s\": has a filler, param or blobs, but no blob of its own; its second bottom is a Parameter, and "
+        "layer \"%s\": has param or blobs, but no blob of its own; its second bottom is a Parameter, and "
         "these belong there",
         reader.name().c_str());
   }

@@ -251,14 +251,6 @@ TEST(Registry, ALayersOwnPhase) {
   EXPECT_FALSE(batch_statistics("phase: TEST"));
   EXPECT_TRUE(batch_statistics("phase: TEST batch_norm_param { use_global_stats: false }"));
   EXPECT_FALSE(batch_statistics("phase: TRAIN batch_norm_param { use_global_stats: true }"));
-  const std::string pool = R"(name: "p" type: "Pooling" bottom: "a" top: "b" pooling_param { pool: STOCHASTIC
-                              kernel_size: 2 } phase: TEST )",
-                    spp = R"(name: "p" type: "SPP" bottom: "a" top: "b" spp_param { pool: STOCHASTIC pyramid_height: 1 }
-                             phase: TEST )";
-  for (const std::string& layer : {pool, spp}) {
-    EXPECT_THAT(CreateError(layer), StartsWith("layer \"p\": phase: TEST with pool: STOCHASTIC: in training no value"));
-    EXPECT_EQ(CreateError(layer + "include { phase: TEST }"), "");
-  }
 }
 
 TEST(Registry, ATableCanBeExtended) {

@@ -270,6 +270,8 @@ TEST(Shapes, LossAndAccuracy) {
   EXPECT_THAT(ShapeError(plain, {{4, 10, 5000, 5000}, {4, 5000, 5000}}), HasSubstr("expected at most 16777216 pixels"));
   EXPECT_THAT(ShapeError(LayerUnderTest(loss + "margin_param { }"), {{4, 10, 2, 3}, {4, 2, 3}}),
               HasSubstr("margin_param with logits [4 10 2 3]; expected cosines [rows, classes]"));
+  EXPECT_THAT(ShapeError(LayerUnderTest(loss + "margin_param { } softmax_param { axis: 2 }"), {{4, 5, 1}, {4, 5}}),
+              HasSubstr("margin_param with logits [4 5 1]"));
   const LayerUnderTest hinge(R"(name: "h" type: "HingeLoss" bottom: "a" bottom: "b" top: "t")");
   EXPECT_THAT(ShapeError(hinge, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("expected one for each of the 4 rows of"));
   const auto along = [&](const std::string& axis) {

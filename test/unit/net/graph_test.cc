@@ -24,6 +24,18 @@ std::string ErrorOf(const std::string& text, caffe::Phase phase = caffe::TRAIN) 
   return graph.status().message();
 }
 
+/// Whatever says that it is in the training: a state's stage, too.
+TEST(GraphErrors, WhatDrawsNothingIsNotTrained) {
+  for (const std::string pool : {"type: 'Pooling' pooling_param { pool: STOCHASTIC kernel_size: 2 }",
+                                 "type: 'SPP' spp_param { pool: STOCHASTIC pyramid_height: 1 }"}) {
+    const std::string layer = "layer { name: 'p' bottom: 'data' top: 'p' phase: TEST " + pool;
+    const auto refused = HasSubstr("layer \"p\": phase: TEST with pool: STOCHASTIC: in training no value");
+    EXPECT_THAT(ErrorOf(kData + layer + " }"), refused);
+    EXPECT_THAT(ErrorOf("state { stage: 'a' } " + kData + layer + " include { stage: 'a' } }"), refused);
+    EXPECT_EQ(ErrorOf(kData + layer + " }", caffe::TEST), "");
+  }
+}
+
 TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'datum' top: 'r' }"),
               AllOf(HasSubstr("\"r\""), HasSubstr("\"datum\""), HasSubstr("not produced by any earlier layer")));
@@ -226,8 +238,8 @@ TEST(Graph, AParameterIsHeldByItsReader) {
   EXPECT_THAT(scale("scale_param { bias_term: true }"),
               HasSubstr("layer \"s\": scale_param { bias_term: true } with a"));
   EXPECT_THAT(scale("scale_param { axis: 0 }"), HasSubstr("has a number for each row of a batch; expected axis 1"));
-  EXPECT_THAT(scale("param { lr_mult: 0 }"), HasSubstr("has a filler, param or blobs, but no blob of its own"));
-  EXPECT_THAT(scale("scale_param { filler { value: 1 } }"), HasSubstr("has a filler, param or blobs"));
+  EXPECT_THAT(scale("param { lr_mult: 0 }"), HasSubstr("has param or blobs, but no blob of its own"));
+  EXPECT_THAT(scale("scale_param { filler { value: 1 } }"), Not(HasSubstr("filler")));
   EXPECT_THAT(scale("propagate_down: true"), HasSubstr("has 2 bottoms and 1 propagate_down values"));
   EXPECT_EQ(ErrorOf(net + bias + "layer { name: 's' type: 'Scale' bottom: 'y' bottom: 'q' top: 'z' }"),
             "layer \"s\": bottom \"q\" is read by layer \"b\" as well; expected a Parameter for each");
