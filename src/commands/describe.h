@@ -48,8 +48,7 @@ Status CheckBuildable(const std::string& solver_path, const caffe::SolverParamet
 
 /// Whether a table divides what solver and net say: its plan is made, of every phase that the solver runs, with the
 /// shapes of all layers. Only built-in layer types.
-/// @param solver_path for messages. @param net unfiltered. @param samples of each phase. @return kInvalidArgument, of a
-/// layer with the line.
+/// @param net unfiltered. @param samples of each phase. @return kInvalidArgument, of a layer with the line.
 StatusOr<std::shared_ptr<const JobPlan>> PlanJob(const RoutingTable& table, const caffe::SolverParameter& solver,
                                                  const std::shared_ptr<const caffe::NetParameter>& net,
                                                  SampleShapes samples);

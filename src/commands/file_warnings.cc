@@ -5,11 +5,15 @@
 #include "node/snapshot_prefix.h"
 #include "proto/text.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <set>
 
 namespace hp {
 namespace {
+
+/// Larger files of weights are not read for a warning.
+constexpr uintmax_t kMostComparedBytes = uintmax_t{1} << 30;
 
 /// Whether the parameters of a training can begin with those of a file.
 Status CheckFit(const CaffeModel& model, const JobPlan& job) {
@@ -32,7 +36,9 @@ Status CheckFit(const CaffeModel& model, const JobPlan& job) {
 
 Status CheckWeights(const std::string& path, const JobPlan* job) {
   std::error_code ignored;
-  if (job == nullptr && std::filesystem::exists(path, ignored)) return OkStatus();
+  const bool there = std::filesystem::exists(path, ignored);
+  const auto bytes = std::filesystem::file_size(path, ignored);
+  if (there && (job == nullptr || bytes > kMostComparedBytes)) return OkStatus();
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(path));
   return job == nullptr ? OkStatus() : CheckFit(model, *job);
 }

@@ -2,6 +2,7 @@
 
 #include "base/words.h"
 #include "commands/choose_addresses.h"
+#include "commands/describe.h"
 #include "commands/plan_table.h"
 #include "commands/seat_hosts.h"
 #include "proto/text.h"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <utility>
 
 namespace hp {
@@ -197,7 +199,8 @@ Status CheckSeatPlan(const SeatPlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(const std::vector<ShareOfHost> shares, SharesOf(flags.table));
   if (flags.solver.empty()) return InvalidArgument("--solver=FILE is missing: a table is planned for a solver");
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(flags.solver));
-  HP_RETURN_IF_ERROR(NetOfSolver(solver).status());
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(solver));
+  HP_RETURN_IF_ERROR(CheckBuildable(flags.solver, solver, std::make_shared<const caffe::NetParameter>(std::move(net))));
   const bool plain = request.conv.size() == 1 && request.fc.size() <= 1;
   if (!flags.table.plan.empty() || (plain && request.cut.empty() && request.split.empty() && shares.empty())) {
     return OkStatus();

@@ -24,8 +24,7 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
 
 /// The same, or where `said`, such as "3,227,227", with labels of pixels "3,227,227/227,227", or with further tops
 /// "3,227,227+10", is not empty, that shape in all phases, or of "3,8,8:3,9,9" each in its own: for hosts without the
-/// data. @param solver_path where the solver was read from. @return also kInvalidArgument: another text. Names
-/// --sample, or the file and the line of the layer.
+/// data. @return also kInvalidArgument: another text. Names --sample, or the file and the line of the layer.
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const InputOptions& inputs);
 

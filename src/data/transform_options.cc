@@ -21,6 +21,7 @@ Status TakeImageFields(const caffe::ImageDataParameter& param, TransformOptions*
   return OkStatus();
 }
 
+/// All but the mean file.
 Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options) {
   const caffe::TransformationParameter& param = layer.transform_param();
   options->scale = param.scale();
@@ -39,18 +40,27 @@ Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options
   if (options->force_color && options->force_gray) {
     return InvalidArgument("has both force_color and force_gray; give one");
   }
-  if (param.mean_file().empty()) return OkStatus();
-  HP_ASSIGN_OR_RETURN(options->mean, ReadMeanFile(param.mean_file()));
   return OkStatus();
 }
+
+std::string NameOf(const caffe::LayerParameter& layer) { return "layer \"" + layer.name() + "\""; }
 
 }  // namespace
 
 StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer) {
   TransformOptions options;
-  const Status status = ReadOptions(layer, &options);
-  if (!status.ok()) return status.Prepend("layer \"" + layer.name() + "\"");
+  HP_RETURN_IF_ERROR(ReadOptions(layer, &options).Prepend(NameOf(layer)));
+  const std::string& mean_file = layer.transform_param().mean_file();
+  if (mean_file.empty()) return options;
+  StatusOr<MeanImage> mean = ReadMeanFile(mean_file);
+  if (!mean.ok()) return mean.status().Prepend(NameOf(layer));
+  options.mean = *std::move(mean);
   return options;
+}
+
+Status CheckTransformFields(const caffe::LayerParameter& layer) {
+  TransformOptions options;
+  return ReadOptions(layer, &options).Prepend(NameOf(layer));
 }
 
 }  // namespace hp

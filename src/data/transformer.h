@@ -47,6 +47,8 @@ struct TransformOptions {
 /// @return kInvalidArgument: fields that contradict each other (both mean_file and mean_value), or a size that no image
 /// can have; errors of ReadMeanFile. All name the layer.
 StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer);
+/// Its first half: whether the fields are sound, without a look at any file.
+Status CheckTransformFields(const caffe::LayerParameter& layer);
 
 /// Makes a float image of a Datum: (pixel - mean) * scale, cropped and mirrored, by the rules of Caffe's
 /// DataTransformer:

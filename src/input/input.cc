@@ -47,9 +47,7 @@ Status CheckSourcesRead(const caffe::NetParameter& net, Phase phase, const Layer
     const caffe::LayerParameter& layer = net.layer(i);
     // Also those of types that are not supported, or unknown, which say why.
     if (layer.bottom_size() == 0) HP_RETURN_IF_ERROR(LayerTraits::Create(layer, types).status());
-    if (!types.IsDataset(layer)) continue;
-    const Status transform = TransformOptionsOf(layer).status();
-    if (!transform.ok() && transform.code() != StatusCode::kNotFound) return transform;
+    if (types.IsDataset(layer)) HP_RETURN_IF_ERROR(CheckTransformFields(layer));
   }
   if (std::any_of(layers.begin(), layers.end(), [&](int layer) { return types.IsDataset(net.layer(layer)); })) {
     return OkStatus();

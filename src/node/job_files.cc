@@ -243,12 +243,14 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   LogSolverMode(table, node, files.solver);
   LogFieldsWithoutEffect(table, node, types, files);
   // Hours later the last snapshot would fail. The first node writes it.
-  if (node.rank == 0) HP_RETURN_IF_ERROR(CheckSnapshotPrefix(files.solver, table.solver_path()));
+  const std::string solver_path = snapshot_prefix.empty() ? table.solver_path() : "";
+  if (node.rank == 0) HP_RETURN_IF_ERROR(CheckSnapshotPrefix(files.solver, solver_path));
   HP_RETURN_IF_ERROR(OpenInputs(node, input, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);
   if (resume == kResumeLatest) FindLatest(&files);
   if (node.rank == 0 && table.size() > 1) {
-    // A folder that can't be written costs snapshots, not the job, unless they are to be copied.
+    // Without it others go by what they see. A folder that is full costs snapshots, not the job, unless they are
+    // copied.
     StatusOr<std::unique_ptr<FolderNonce>> nonce = FolderNonce::Create(files.solver.snapshot_prefix());
     if (!nonce.ok() && table.snapshot_copier() >= 0) return nonce.status();
     if (nonce.ok()) files.nonce = *std::move(nonce);

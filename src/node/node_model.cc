@@ -116,8 +116,9 @@ Status Node::OpenCurves() {
   if (options_.csv.empty()) return OkStatus();
   const bool tests = model_->job().tests() && MainAccuracy(model_->job(), Phase::OfTest(0)) >= 0;
   if (files_.solver.display() == 0 && !tests) {
-    return InvalidArgument("--csv=%s has a row for each display and for each accuracy of a test; the job has neither",
-                           options_.csv.c_str());
+    return InvalidArgument(
+        "--csv=%s has a row for each display and for each accuracy of the first test net; the job has neither",
+        options_.csv.c_str());
   }
   CurveFile::Options options{options_.csv, files_.start_clock, model_->schedule().update_rows()};
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {

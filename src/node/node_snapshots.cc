@@ -76,7 +76,7 @@ Status Node::MakeSnapshotter() {
   return OkStatus();
 }
 
-// A folder that can't be written costs snapshots, not the job. Another run's costs the job, unless it writes none.
+// A disk that is full costs snapshots, not the job. Another run's costs the job, unless it writes none.
 Status Node::ClaimSnapshots(SnapshotWriter::Options* options) {
   const bool writes = files_.solver.snapshot() > 0 || files_.solver.snapshot_after_train();
   auto claimed = Incarnation::Claim(options->prefix, files_.run, options_.run_name.restarted,

@@ -146,7 +146,7 @@ class LogTest(cluster.JobTest):
         self.assertEqual(len(self.rows_of_csv()), 7)
         self.expect_exit(self.start("--all", "--csv=/no_folder/x.csv"), 2, r"--csv=/no_folder/x.csv: No such file")
         self.make_job(iterations=20, solver="display: 0\n")
-        self.expect_exit(self.start("--all", flag), 2, "has a row for each display and for each accuracy of a test; the job has neither")
+        self.expect_exit(self.start("--all", flag), 2, "has a row for each display and for each accuracy of the first test net; the job has neither")
 
     def rows_by_kind(self):
         rows = self.rows_of_csv()
@@ -194,7 +194,7 @@ layer { name: "top5" type: "Accuracy" bottom: "ip2" bottom: "label" top: "a5" ac
         self.run_job(self.make_table(conv=1, fc=1), flag)
         self.assertEqual(self.rows_by_kind()[0], [])
         self.make_job(iterations=10, test=True, solver="display: 0\n", net=without)
-        self.expect_exit(self.start("--all", flag), 2, "for each accuracy of a test; the job has neither")
+        self.expect_exit(self.start("--all", flag), 2, "for each accuracy of the first test net; the job has neither")
 
     def test_event_files_for_tensorboard(self):
         self.make_job(iterations=20, test=True, snapshot=10)

@@ -320,6 +320,9 @@ class ServerTest(RendezvousTest):
             self.expect_exit(self.server(flag, plan=("--plan=auto",)), 2, said)
         self.expect_exit(self.server(plan=("--conv=1,1", "--fc=1")), 2, "expected --cut=LAYER,...")
         self.expect_exit(self.server("--solver=missing.prototxt"), 2, "missing.prototxt")
+        self.make_job(net=re.sub(r"batch_size: \d+", "batch_size: 0", cluster.NET))
+        self.expect_exit(self.server(), 2, r'net\.prototxt:\d+: layer "data": data_param { batch_size: 0 }')
+        self.make_job()
         self.expect_exit(self.server("--run_id=a/b"), 2, "run id \"a/b\"")
         for routing, said in (("tcp://nowhere", "is no HOST:PORT"), ("etcd://a:1", "expected a table's file"),
                               ("dir://here", "expected an absolute path"), ("dir:///tmp", "--run_id=ID is missing")):
@@ -329,7 +332,8 @@ class ServerTest(RendezvousTest):
         self.expect_exit(self.start("--role=conv", "--run_id=7"), 2, "--run_id: the table is a file")
 
     def test_a_plan_that_fails_ends_those_who_asked(self):
-        self.make_job(net=cluster.NET.replace('type: "InnerProduct"', 'type: "Convolution"'))
+        self.make_job(net=cluster.NET.replace('type: "InnerProduct"', 'type: "Convolution"').replace(
+            "inner_product_param {", "convolution_param { kernel_size: 1"))
         server = self.start_server()
         nodes = self.start_nodes(self.routing)
         self.expect_all(nodes, 2, "hpserver can't plan: ")
