@@ -1,4 +1,5 @@
 #include "backend/activation_rules.h"
+#include "backend/cuda/add_bias.h"
 #include "backend/cuda/column_sums.h"
 #include "test/unit/backend/op_test_util.h"
 #include "test/unit/cuda/gpu_under_test.h"
@@ -89,6 +90,21 @@ TEST(ReluBehindConvolution, HandsNansOn) {
   run.Forward();
   const Values y = run.Output();
   EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](float value) { return std::isnan(value); }));
+}
+
+/// Where cuDNN has no plan with the bias.
+TEST(AddBias, MakesTheReluOfTheSum) {
+  constexpr int64_t kRows = 37, kColumns = 5;
+  const GpuStream stream = GpuUnderTest().stream(Device::kCompute);
+  Values y = RandomValues(kRows * kColumns, 1), want = y;
+  const Values bias = RandomValues(kColumns, 2);
+  y[3] = std::numeric_limits<float>::quiet_NaN();
+  for (size_t i = 0; i < want.size(); ++i) want[i] = std::max(0.0f, want[i] + bias[i % kColumns]);
+  cuda::AddBias(stream, kRows, kColumns, kColumns, bias.data(), ElementType::kFloat32, y.data(), /*relu=*/true);
+  ASSERT_TRUE(GpuUnderTest().Synchronize().ok());
+  EXPECT_TRUE(std::isnan(y[3]));
+  y[3] = want[3];
+  EXPECT_EQ(y, want);
 }
 
 /// In packs of 16 bytes or one by one: the bits of the two passes it replaces.

@@ -228,6 +228,32 @@ TEST(Transformer, RawImagesBecomeTheSameByTheRule) {
   EXPECT_FALSE(Transformer::HasBytes(floats));
 }
 
+/// Of a JPEG only the blocks of the crop are decoded, which then begin elsewhere than the image.
+TEST(Transformer, RawCropsOfJpegsBecomeTheSameByTheRule) {
+  Image image{96, 80, 3, {}};
+  for (const char byte : NoiseBytes(3, 96 * 80 * 3)) image.pixels.push_back(static_cast<unsigned char>(byte));
+  caffe::Datum datum;
+  datum.set_encoded(true);
+  datum.set_data(*EncodeImage(image, "jpg"));
+  TransformOptions options;
+  options.crop_size = 9;
+  options.mirror = true;
+  options.mean_value = {104, 117, 123};
+  const auto transformer = Make(options, true, datum);
+  const RawImageRule rule = transformer->rule();
+  for (uint64_t sample = 0; sample < 20; ++sample) {
+    RawImage raw;
+    std::vector<uint8_t> bytes(rule.values());
+    ASSERT_TRUE(transformer->TakeRaw(datum, sample, &raw, bytes.data()).ok());
+    const std::vector<float> made = Apply(*transformer, datum, sample);
+    for (uint32_t c = 0, i = 0; c < 3; ++c) {
+      for (uint32_t h = 0; h < 9; ++h) {
+        for (uint32_t w = 0; w < 9; ++w) ASSERT_EQ(rule.ValueOf(raw, bytes.data(), c, h, w), made[i++]) << sample;
+      }
+    }
+  }
+}
+
 TEST(Transformer, EncodedImagesEqualRawOnes) {
   const caffe::Datum raw = SomeDatum(), encoded = Encoded(raw);
   TransformOptions options;
