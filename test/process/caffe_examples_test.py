@@ -283,8 +283,8 @@ class CaffeExamplesTest(cluster.JobTest):
         self.write("mnist_siamese.prototxt", net.replace('source: "', 'source: "%s/' % self.folder))
         fields = SOLVERS["mnist_siamese_solver"][1].replace("display: 100 max_iter: 50000", "display: 1 max_iter: 3")
         fields = fields.replace("test_iter: 100 test_interval: 500", "test_iter: 1 test_interval: 3")
-        self.write("siamese.prototxt", 'net: "%s" snapshot_prefix: "siamese" random_seed: 5 %s' %
-                   (self.path("mnist_siamese.prototxt"), fields))
+        self.write("siamese.prototxt", 'net: "%s" snapshot_prefix: "%s" random_seed: 5 %s' %
+                   (self.path("mnist_siamese.prototxt"), self.path("siamese"), fields))
         one = self.run_solver("siamese")
         self.tool("hproute", "--solver=" + self.path("siamese.prototxt"), "--conv=2", "--fc=2", "--cache_dir=none",
                   "--out=" + self.path("table.prototxt"))
