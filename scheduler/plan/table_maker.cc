@@ -11,13 +11,13 @@
 #include "base/range.h"
 #include "proto/names.h"
 #include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/net_tail.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_places.h"
 
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -35,117 +35,6 @@ std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
   std::vector<std::string> names;
   for (const caffe::LayerParameter& layer : net.layer()) names.push_back(layer.name());
   return names;
-}
-
-/// Whether a layer that is `inside` has a parameter of a name that one that is not has too: stages share none.
-bool DividesSharedNames(const caffe::NetParameter& net, const std::function<bool(int)>& inside) {
-  std::set<std::string> names[2];
-  for (int i = 0; i < net.layer_size(); ++i) {
-    for (const caffe::ParamSpec& param : net.layer(i).param()) {
-      if (param.name().empty()) continue;
-      if (names[!inside(i)].contains(param.name())) return true;
-      names[inside(i)].insert(param.name());
-    }
-  }
-  return false;
-}
-
-/// Whether shards can't divide the layer, and it has more than a few parameters.
-bool IsUndivided(const caffe::LayerParameter& layer) {
-  const LayerTypes& types = LayerTypes::BuiltIn();
-  return !types.SplitOutputs(layer) && types.HasParameters(layer) && !types.HasSmallBlobs(layer);
-}
-
-/// Behind which layer TailProducts looks, for messages, and what to do where that is a product itself.
-std::string WhereTailBegins(const caffe::NetParameter& net) {
-  const auto& layers = net.layer();
-  const auto last = std::find_if(layers.rbegin(), layers.rend(), IsUndivided);
-  if (last == layers.rend() || last->type() != "InnerProduct") return "after its last convolution";
-  const auto before = std::find_if(last, layers.rend(), [](const caffe::LayerParameter& layer) {
-    return IsUndivided(layer) && layer.type() != "InnerProduct";
-  });
-  const auto first = std::find_if(before.base(), layers.end(),
-                                  [](const caffe::LayerParameter& layer) { return layer.type() == "InnerProduct"; });
-  return Format(
-      "after layer \"%s\", an InnerProduct along another axis than 1, which shards don't divide; --cut=%s begins a "
-      "stage, of one shard, with the products before it",
-      last->name().c_str(), first->name().c_str());
-}
-
-/// An InnerProduct and all that follows it; empty: a layer with other parameters does, or one from `end` on.
-std::set<int> HeadOf(const caffe::NetParameter& net, int product, int end) {
-  std::set<std::string> blobs(net.layer(product).top().begin(), net.layer(product).top().end());
-  std::set<int> head = {product};
-  for (int i = product + 1; i < net.layer_size(); ++i) {
-    const caffe::LayerParameter& layer = net.layer(i);
-    const bool reads = std::any_of(layer.bottom().begin(), layer.bottom().end(),
-                                   [&blobs](const std::string& blob) { return blobs.contains(blob); });
-    if (!reads) continue;
-    if (i >= end || IsUndivided(layer)) return {};
-    blobs.insert(layer.top().begin(), layer.top().end());
-    head.insert(i);
-  }
-  return head;
-}
-
-/// Whether two heads have a layer in common, or layers that share a parameter.
-bool Meet(const caffe::NetParameter& net, const std::set<int>& a, const std::set<int>& b) {
-  std::set<std::string> names;
-  for (const int layer : a) {
-    if (b.contains(layer)) return true;
-    for (const caffe::ParamSpec& param : net.layer(layer).param()) names.insert(param.name());
-  }
-  names.erase("");
-  return std::any_of(b.begin(), b.end(), [&](int layer) {
-    const auto& params = net.layer(layer).param();
-    return std::any_of(params.begin(), params.end(),
-                       [&names](const caffe::ParamSpec& param) { return names.contains(param.name()); });
-  });
-}
-
-/// The last InnerProduct's head with all others that meet it. Empty: stages can't have them, since they share
-/// parameters with other layers, or there is none.
-std::set<int> JoinedHeads(const caffe::NetParameter& net) {
-  std::vector<std::set<int>> heads;
-  for (int i = 0; i < net.layer_size(); ++i) {
-    if (!LayerTypes::BuiltIn().SplitOutputs(net.layer(i))) continue;
-    if (std::set<int> head = HeadOf(net, i, net.layer_size()); !head.empty()) heads.push_back(std::move(head));
-  }
-  std::set<int> joined;
-  for (bool grows = !heads.empty(); grows;) {
-    grows = false;
-    if (joined.empty()) joined = heads.back();
-    for (const std::set<int>& head : heads) {
-      if (!Meet(net, joined, head)) continue;
-      const size_t before = joined.size();
-      joined.insert(head.begin(), head.end());
-      grows |= joined.size() > before;
-    }
-  }
-  return DividesSharedNames(net, [&joined](int i) { return joined.contains(i); }) ? std::set<int>() : joined;
-}
-
-/// The layers of the one FC stage, where no cut has all that lies behind the convolutions. Empty: one does, or the
-/// request is for another table.
-std::set<int> LayersOfBranches(const TableRequest& request, const caffe::NetParameter& net) {
-  if (request.fc.size() != 1 || request.conv.size() != 1 || !request.cut.empty()) return {};
-  const std::vector<int> tail = TailProducts(net);
-  if (tail.empty()) return {};
-  const std::set<int> joined = JoinedHeads(net);
-  if (joined.empty() || *joined.begin() >= tail[0]) return {};
-  const auto meets_tail = [&](int product) {
-    const std::set<int> head = HeadOf(net, product, net.layer_size());
-    return product < tail[0] && !head.empty() && *head.rbegin() >= tail[0];
-  };
-  const bool can_cut = std::any_of(tail.begin(), tail.end(), [&net](int product) {
-    return !DividesSharedNames(net, [product](int i) { return i >= product; });
-  });
-  return !can_cut || std::any_of(joined.begin(), joined.end(),
-                                 [&](int layer) {
-                                   return LayerTypes::BuiltIn().SplitOutputs(net.layer(layer)) && meets_tail(layer);
-                                 })
-             ? joined
-             : std::set<int>();
 }
 
 /// The layer at which each FC stage begins, behind one conv stage.
@@ -292,15 +181,20 @@ void AddShardsBeside(int stage, int count, RoutingTableConfig* config) {
   }
 }
 
-Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfig* stage) {
-  const std::vector<int> layers = SideClassifiers(net, before);
+/// @param begin where the stage's layers begin, unless they are `branches`.
+Status AddSideClassifiers(const caffe::NetParameter& net, int begin, const std::set<int>& branches,
+                          StageConfig* stage) {
+  std::set<int> layers;
+  for (const int layer : SideClassifiers(net, branches.empty() ? begin : net.layer_size())) {
+    if (!branches.contains(layer)) layers.insert(layer);
+  }
   if (layers.empty()) {
     return InvalidArgument(
         "--side_classifiers: the net has none in front of layer \"%s\"; expected InnerProducts there that lead to a "
         "loss of their own",
-        net.layer(before).name().c_str());
+        net.layer(branches.empty() ? begin : *branches.begin()).name().c_str());
   }
-  AddLayers(net, {layers.begin(), layers.end()}, stage);
+  AddLayers(net, layers, stage);
   return OkStatus();
 }
 
@@ -410,30 +304,10 @@ std::string StageText(const RoutingTableConfig& config, int stage, const std::ve
 
 }  // namespace
 
-std::vector<int> TailProducts(const caffe::NetParameter& net) {
-  const LayerTypes& types = LayerTypes::BuiltIn();
-  std::vector<int> products;
-  for (int i = 0; i < net.layer_size(); ++i) {
-    if (types.SplitOutputs(net.layer(i))) {
-      products.push_back(i);
-    } else if (IsUndivided(net.layer(i))) {
-      products.clear();
-    }
-  }
-  return products;
-}
-
-std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before) {
-  std::set<int> all;
-  for (int product = 0; product < before; ++product) {
-    if (LayerTypes::BuiltIn().SplitOutputs(net.layer(product))) all.merge(HeadOf(net, product, before));
-  }
-  return {all.begin(), all.end()};
-}
-
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
   HP_RETURN_IF_ERROR(CheckRequest(request));
-  const std::set<int> branches = LayersOfBranches(request, net);
+  const bool one_cut = request.conv.size() == 1 && request.fc.size() == 1 && request.cut.empty();
+  const std::set<int> branches = one_cut ? BranchesOfTail(net) : std::set<int>();
   std::vector<int> bounds;
   if (!branches.empty()) {
     bounds = {LastOutside(net, branches) + 1};
@@ -471,8 +345,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
       AddNamedStage(name, net, branches, &config);
     }
     if (request.side_classifiers && i == 0) {
-      const int before = branches.empty() ? begin : net.layer_size();
-      HP_RETURN_IF_ERROR(AddSideClassifiers(net, before, config.mutable_stage(stage)));
+      HP_RETURN_IF_ERROR(AddSideClassifiers(net, begin, branches, config.mutable_stage(stage)));
     }
     begin = bounds[stage];
     const int beside = request.beside ? std::min(request.fc[i], request.conv[0]) : 0;

@@ -41,14 +41,6 @@ struct TableRequest {
 /// the request is out of range or does not fit the net; the message names the flag, or lists the faults.
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net);
 
-/// The layers that shards can divide (InnerProducts) behind the last layer with other parameters, by index among the
-/// layers of the unfiltered prototxt: where an FC stage may begin.
-std::vector<int> TailProducts(const caffe::NetParameter& net);
-
-/// The side classifiers' part that an FC stage which begins at layer `before` may have as well: InnerProducts in front
-/// of it, and all that follows them, where that ends in front of it too and has no other parameters. Ascending indices.
-std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before);
-
 /// The table as a commented text file that RoutingTable::Load reads.
 /// @param comment lines to put on top, without "#".
 std::string TableText(const RoutingTableConfig& config, const std::string& comment);

@@ -5,6 +5,7 @@
 
 #include "net/plan/graph.h"
 #include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/net_tail.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/planner/layer_time.h"
 

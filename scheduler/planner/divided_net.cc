@@ -1,6 +1,7 @@
 #include "scheduler/planner/divided_net.h"
 
 #include "net/plan/cuts.h"
+#include "scheduler/plan/net_tail.h"
 #include "scheduler/plan/table_maker.h"
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/net_tail.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/planner/chains.h"
 #include "scheduler/planner/ordered_hosts.h"

@@ -1,4 +1,5 @@
 #include "base/format.h"
+#include "scheduler/plan/net_tail.h"
 #include "scheduler/planner/planner.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // What the formulas say of a division, beside the plan of a whole job under the table that is made of it.
 #include "scheduler/planner/divided_net.h"
 
+#include "scheduler/plan/net_tail.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/planner/planner.h"
 #include "test/support/small_job.h"

@@ -168,6 +168,9 @@ TEST_F(TableMakerTest, AnFcStageHasWhatIsBehindTheConvolutionsOfAllBranches) {
       << "of several, each is a part of the file's order";
   net_ = Parse<caffe::NetParameter>(kBranches);
   EXPECT_THAT(Fault(Request(2, {1, 1}, {"a"})), HasSubstr("stages of a table of your own may name any layers"));
+  TableRequest request = Request(2, {2}, {"a"});
+  request.side_classifiers = true;
+  EXPECT_THAT(Fault(request), HasSubstr("--side_classifiers: the net has none in front of layer \"ip1\""));
 }
 
 TEST_F(TableMakerTest, CutsByHand) {
