@@ -64,9 +64,10 @@ TableRequest RequestOf(const LocalJob& job) {
 StatusOr<std::vector<int>> GpusOfFlag(const std::string& text, const std::function<StatusOr<int>()>& count) {
   std::vector<int> gpus;
   if (text == "all") {
-    HP_ASSIGN_OR_RETURN(const int counted, count());
-    if (counted == 0) return FailedPrecondition("--gpu=all: this machine has no GPU");
-    gpus.resize(counted);
+    const StatusOr<int> counted = count();
+    if (!counted.ok()) return counted.status().Prepend("--gpu=all");
+    if (*counted == 0) return FailedPrecondition("--gpu=all: this machine has no GPU");
+    gpus.resize(*counted);
     std::iota(gpus.begin(), gpus.end(), 0);
     return gpus;
   }

@@ -21,7 +21,7 @@ TEST(GpusOfFlagTest, AllAreThoseThatAreCounted) {
   EXPECT_EQ(GpusOfFlag("all", [] { return StatusOr<int>(0); }).status().message(),
             "--gpu=all: this machine has no GPU");
   const auto fault = GpusOfFlag("all", [] { return StatusOr<int>(FailedPrecondition("no driver")); });
-  EXPECT_EQ(fault.status().message(), "no driver");
+  EXPECT_EQ(fault.status().message(), "--gpu=all: no driver");
   EXPECT_EQ(fault.status().code(), StatusCode::kFailedPrecondition);
 }
 
