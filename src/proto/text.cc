@@ -96,7 +96,14 @@ Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* pla
   if (!upgrade.forms.empty()) {
     LOG(INFO) << path << " is read in the form of today's Caffe: it has " << Join(upgrade.forms, "; ");
   }
-  for (int i = 0; i < net->layer_size(); ++i) net->mutable_layer(i)->set_place(place_of(upgrade.origins[i]));
+  for (int i = 0; i < net->layer_size(); ++i) {
+    const std::string place = place_of(upgrade.origins[i]);
+    if (net->layer(i).has_place()) {
+      return InvalidArgument("%s: unknown field \"place\" of layer \"%s\"", place.c_str(),
+                             net->layer(i).name().c_str());
+    }
+    net->mutable_layer(i)->set_place(place);
+  }
   KeepBatchOfReshapes(net);
   HP_RETURN_IF_ERROR(CheckNet(*net, path));
   NameLayersApart(net);

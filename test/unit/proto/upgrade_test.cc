@@ -236,6 +236,9 @@ TEST_F(UpgradeTest, WhatIsLeftOverOfWindowsSaysNothing) {
 }
 
 TEST_F(UpgradeTest, FaultsNameTheirPlace) {
+  EXPECT_EQ(ErrorOf("\nlayer { name: 'a' type: 'ReLU' place: 'x:1' }"),
+            "net.prototxt:2: unknown field \"place\" of layer \"a\"")
+      << "reading alone sets it";
   EXPECT_EQ(ErrorOf("layer { name: 'a' type: 'ReLU' }\nlayers { name: 'b' type: RELU }"),
             "net.prototxt:2: the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
   EXPECT_EQ(
