@@ -14,7 +14,7 @@ Trains NET with the four nodes of examples/NET/table.prototxt on this machine, a
   --batch N       the training's batch size in place of the net's; without --data 16
   --bin DIR       takes the programs from DIR, installs and builds nothing
 
-All output is in examples/NET/work/, which each run recreates. Ctrl-C stops the nodes too.
+All output is in examples/NET/work/run/, which each run recreates. Ctrl-C stops the nodes too.
 TEXT
 }
 
@@ -46,13 +46,19 @@ done
 # shellcheck source=examples/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 here=examples/$example
-work=$here/work
+work=$here/work/run # beside what users put into work/, where the net looks for its data
 net=$(echo "$here/${example}"_train_*.prototxt)
 
 if [[ -n $programs ]]; then
   bin=$programs
 else
   build_programs hpnode convert_imageset convert_mnist_siamese_data compute_image_mean
+fi
+if [[ -n $data ]]; then
+  [[ $data/ != "$(realpath -m "$work")"/* ]] || fail "$data is made anew by each run; keep data elsewhere"
+  for file in train_leveldb val_leveldb; do
+    [[ -e $data/$file ]] || fail "$data/$file is missing"
+  done
 fi
 rm -rf "$work"
 mkdir -p "$work"
@@ -83,20 +89,20 @@ draw_data() {
 }
 
 if [[ -n $data ]]; then
-  for file in train_leveldb val_leveldb; do
-    [[ -e $data/$file ]] || fail "$data/$file is missing"
-    ln -s "$data/$file" "$work/$file"
+  for file in train_leveldb val_leveldb mean.binaryproto; do
+    [[ ! -e $data/$file ]] || ln -s "$data/$file" "$work/$file"
   done
-  [[ ! -e $data/mean.binaryproto ]] || ln -s "$data/mean.binaryproto" "$work/mean.binaryproto"
 else
   draw_data
 fi
 
 # Net, solver and table as they stand, but for what the options say, and with ports that are free.
-awk -v n="$batch" 'n && /data_param/ && !done { sub(/batch_size: [0-9]+/, "batch_size: " n); done = 1 } { print }' \
-  "$net" >"$work/net.prototxt"
-awk -v n="$iterations" -v net="$work/net.prototxt" -v drawn="$([[ -n $data ]] || echo 1)" '
-  $1 == "net:" { $2 = "\"" net "\"" }
+awk -v n="$batch" -v from="$here/work/" -v to="$work/" '
+  n && /data_param/ && !done { sub(/batch_size: [0-9]+/, "batch_size: " n); done = 1 }
+  { gsub(from, to); print }' "$net" >"$work/net.prototxt"
+awk -v n="$iterations" -v from="$here/work/" -v to="$work/" -v drawn="$([[ -n $data ]] || echo 1)" '
+  { gsub(from, to) }
+  $1 == "net:" { $2 = "\"" to "net.prototxt\"" }
   n && $1 == "max_iter:" { $2 = n }
   drawn && $1 ~ /^(test_|iter_size)/ { next }
   drawn && $1 == "display:" { $2 = 1 }
