@@ -5,6 +5,7 @@
 
 OUT is the picture to write, NAME.svg, NAME.png or NAME.pdf. A RUN is a table of hpnode --csv, or the log of the
 node that logs the losses (Caffe's too), with NAME= in front where the legend should have another name than the file's.
+Accuracies are a test's outputs that are no losses and stay between 0 and 1; a table has those of the first test net.
 What a run that was resumed wrote again replaces what stood there. Needs matplotlib (Debian: python3-matplotlib).
 
 Example:
@@ -31,6 +32,7 @@ LINE = re.compile(r"[IWEF](?:\d{4})?(\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d+) +\d
 ITERATION = re.compile(r"Iteration (\d+)\b", re.ASCII)
 LOSS = re.compile(r"Iteration \d+\b.*\bloss = (\S+)", re.ASCII)
 RATE = re.compile(r"Iteration \d+, lr = (\S+)", re.ASCII)
+TEST_NET = re.compile(r"Iteration \d+, Testing net \(#(\d+)\)", re.ASCII)
 TEST = re.compile(r"Test net output #\d+: (\S+) = (\S+)(.*)")
 
 
@@ -39,7 +41,8 @@ class Refused(Exception):
 
 
 class Run:
-    """Curves {name: [(iteration, hours, value), ...]}; the accuracies of several outputs are curves of their own."""
+    """Curves {name: [(iteration, hours, value), ...]}; the accuracies of several outputs, or test nets, are curves of their
+    own."""
 
     def __init__(self, name):
         self.name, self.curves = name, {}
@@ -106,7 +109,7 @@ class Times:
 
 
 def read_log(run, path, lines):
-    times, iteration = Times(), None
+    times, iteration, net = Times(), None, 0
     for line_number, line in enumerate(lines, 1):
         at = "%s:%d" % (path, line_number)
         found = LINE.match(line)
@@ -119,6 +122,8 @@ def read_log(run, path, lines):
         text = found.group(6)
         stands = ITERATION.match(text)
         iteration = whole(stands.group(1), at) if stands else iteration
+        tests = TEST_NET.match(text)
+        net = whole(tests.group(1), at) if tests else net
         for curve, pattern in (("loss", LOSS), ("rate", RATE)):
             value = pattern.match(text)
             if value:
@@ -126,7 +131,16 @@ def read_log(run, path, lines):
         output = TEST.search(text)
         if output and iteration is not None and "loss)" not in output.group(3):
             name, value = output.groups()[:2]
-            run.add(at, "accuracy" if name == "accuracy" else "accuracy " + name, iteration, hours, number(value))
+            run.add(at, accuracy_curve(name, net), iteration, hours, number(value))
+    for curve in [name for name in run.curves if name.split()[0] == "accuracy"]:
+        if any(value < 0 or value > 1 for _, _, value in run.curves[curve]):  # a distance, say
+            del run.curves[curve]
+
+
+def accuracy_curve(output, net):
+    """The name of the curve of an output of test net `net`."""
+    words = ["accuracy"] + [output] * (output != "accuracy") + ["net #%d" % net] * (net > 0)
+    return " ".join(words)
 
 
 def number(text):

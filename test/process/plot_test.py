@@ -24,6 +24,10 @@ I1231 23:00:00.500000  4711 solver.cpp:330] Iteration 0, Testing net (#0)
 I1231 23:30:00.000000  4711 solver.cpp:397]     Test net output #0: accuracy = 0.125
 I1231 23:30:00.000000  4711 solver.cpp:397]     Test net output #1: loss = 2.5 (* 1 = 2.5 loss)
 I1231 23:30:00.000000  4711 solver.cpp:397]     Test net output #2: top5 = 0.5
+I1231 23:30:00.000000  4711 solver.cpp:330] Iteration 0, Testing net (#1)
+I1231 23:30:00.000000  4711 solver.cpp:397]     Test net output #0: accuracy = 0.75
+I1231 23:30:00.000000  4711 solver.cpp:397]     Test net output #1: l2_error = 80.5
+I1231 23:30:00.000000  4711 solver.cpp:397]     Test net output #2: top5 = 1
 I1231 23:30:00.000000  4711 solver.cpp:218] Iteration 0 (0 iter/s, 0s/100 iters), loss = 2.25
 I1231 23:30:00.000000  4711 solver.cpp:237]     Train net output #0: loss = 2.25 (* 1 = 2.25 loss)
 I1231 23:30:00.000000  4711 sgd_solver.cpp:105] Iteration 0, lr = 0.5
@@ -74,6 +78,9 @@ class PlotTest(cluster.JobTest):
         self.assertEqual(run.name, "old")
         self.assertEqual(run.curves["accuracy"], [(0, 0.5, 0.125)])
         self.assertEqual(run.curves["accuracy top5"], [(0, 0.5, 0.5)])
+        self.assertEqual(run.curves["accuracy net #1"], [(0, 0.5, 0.75)])
+        self.assertEqual(run.curves["accuracy top5 net #1"], [(0, 0.5, 1)])
+        self.assertEqual(len(run.curves), 6, run.curves.keys())  # none of a distance
         self.assertEqual(run.curves["rate"], [(0, 0.5, 0.5), (100, 2, 0.25)])
         self.assertEqual([point[:2] for point in run.curves["loss"]], [(0, 0.5), (100, 1.5)])
         self.assertNotEqual(run.curves["loss"][1][2], run.curves["loss"][1][2], "not a number")
