@@ -207,8 +207,10 @@ Status JobPlan::CutServed() {
           table().path().c_str(), entry.param.layer.c_str(), stage.name.c_str());
     }
     if (served.empty()) {
-      return InvalidArgument("%s: stage \"%s\" has exchange: PARAMETER_SERVER and learns nothing; expected ALLREDUCE",
-                             table().path().c_str(), stage.name.c_str());
+      return InvalidArgument(
+          "%s: stage \"%s\" has exchange: PARAMETER_SERVER and learns nothing; expected ALLREDUCE "
+          "(hproute without --ps)",
+          table().path().c_str(), stage.name.c_str());
     }
     for (int server = 0; server < servers.size(); ++server) {
       if (!PartOfServer(served, server).empty()) continue;

@@ -107,16 +107,21 @@ std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before) {
 std::string WhereTailBegins(const caffe::NetParameter& net) {
   const auto& layers = net.layer();
   const auto last = std::find_if(layers.rbegin(), layers.rend(), IsUndivided);
-  if (last == layers.rend() || last->type() != "InnerProduct") return "after its last convolution";
-  const auto before = std::find_if(last, layers.rend(), [](const caffe::LayerParameter& layer) {
-    return IsUndivided(layer) && layer.type() != "InnerProduct";
+  if (last == layers.rend()) return "after its last convolution";
+  const auto is_product = [](const caffe::LayerParameter& layer) { return layer.type() == "InnerProduct"; };
+  const auto before = std::find_if(std::next(last), layers.rend(), [&is_product](const caffe::LayerParameter& layer) {
+    return IsUndivided(layer) && !is_product(layer);
   });
-  const auto first = std::find_if(before.base(), layers.end(),
-                                  [](const caffe::LayerParameter& layer) { return layer.type() == "InnerProduct"; });
+  const auto first = std::find_if(before.base(), last.base(), is_product);
+  if (first == last.base()) {
+    return last->type() == "Convolution" ? "after its last convolution" : "after layer \"" + last->name() + "\"";
+  }
+  const std::string kind =
+      is_product(*last) ? ", an InnerProduct along another axis than 1" : " (" + last->type() + ")";
   return Format(
-      "after layer \"%s\", an InnerProduct along another axis than 1, which shards don't divide; --cut=%s begins a "
-      "stage, of one shard, with the products before it",
-      last->name().c_str(), first->name().c_str());
+      "after layer \"%s\"%s, which shards don't divide; --cut=%s begins a stage, of one shard, with the products "
+      "before it",
+      last->name().c_str(), kind.c_str(), first->name().c_str());
 }
 
 std::set<int> BranchesOfTail(const caffe::NetParameter& net) {

@@ -116,6 +116,17 @@ TEST_F(TableMakerTest, AProductThatShardsDoNotDivideEndsTheSearch) {
   EXPECT_THAT(Stages(Make(request)), ElementsAre("data..flat", "fc6..loss"));
 }
 
+TEST_F(TableMakerTest, LayersThatShardsDoNotDivideEndTheSearch) {
+  caffe::LayerParameter* const last = net_.add_layer();
+  last->set_name("scores");
+  last->set_type("Parameter");
+  EXPECT_THAT(Fault(Request(2, {1}, {"a"})),
+              HasSubstr("0 InnerProduct layer(s) after layer \"scores\" (Parameter), which shards don't divide; "
+                        "--cut=fc6 begins a stage, of one shard, with the products before it"));
+  last->set_type("Convolution");
+  EXPECT_THAT(Fault(Request(2, {1}, {"a"})), HasSubstr("after layer \"scores\" (Convolution), which shards"));
+}
+
 TEST_F(TableMakerTest, LayersThatShareParametersAreInOneStage) {
   const auto share = [this](const char* layer) {
     for (caffe::LayerParameter& other : *net_.mutable_layer()) {
