@@ -47,6 +47,15 @@ StatusOr<std::string> ChangedSolver(const LocalJob& job, const std::string& pref
   return "# " + job.solver + " as hptrain was asked to run it.\n" + text;
 }
 
+/// A fault's text without "FILE:LINE: " of that file.
+std::string WithoutPlaces(std::string text, const std::string& file) {
+  for (size_t at = 0; (at = text.find(file + ":", at)) != std::string::npos;) {
+    const size_t end = text.find(": ", at + file.size());
+    text.erase(at, end == std::string::npos ? end : end + 2 - at);
+  }
+  return text;
+}
+
 TableRequest RequestOf(const LocalJob& job) {
   TableRequest request;
   request.hosts = {};
@@ -114,10 +123,18 @@ StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   }
   TableRequest request = RequestOf(job);
   request.solver = SolverFromTable(solver, table);
-  HP_ASSIGN_OR_RETURN(const MadeTable made, MakeTableOf(solver, "localhost", true, &request));
-  for (const std::string& warning : made.warnings) LOG(WARNING) << warning;
+  StatusOr<MadeTable> made = MakeTableOf(solver, "localhost", true, &request);
+  if (!made.ok() && solver != job.solver) {
+    // A fault that the user's own file has as well is told with its line there.
+    TableRequest own = RequestOf(job);
+    own.solver = SolverFromTable(job.solver, table);
+    const Status same = MakeTableOf(job.solver, "localhost", true, &own).status();
+    if (WithoutPlaces(same.message(), job.solver) == WithoutPlaces(made.status().message(), solver)) return same;
+  }
+  HP_RETURN_IF_ERROR(made.status());
+  for (const std::string& warning : made->warnings) LOG(WARNING) << warning;
   HP_RETURN_IF_ERROR(WriteWholeFile(
-      table, TableText(made.config, "Routing table of hpnode, written by hptrain\nfor this machine alone.")));
+      table, TableText(made->config, "Routing table of hpnode, written by hptrain\nfor this machine alone.")));
   LOG(INFO) << "the table of this machine: " << table;
   LOG_IF(INFO, request.per_replica) << "each of " << job.gpus.size()
                                     << " GPUs has the net's batch_size, as in Caffe: the batch is " << job.gpus.size()

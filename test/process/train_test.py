@@ -118,6 +118,18 @@ class TrainTest(cluster.JobTest):
                              '--sigint_effect is "die"; expected stop, snapshot or none')):
             self.expect_exit(self.hptrain(*flags), 2, said)
 
+    def test_faults_name_the_users_own_lines(self):
+        """With a flag that has hptrain write the solver anew, too; a fault that the flag brings is told of that one."""
+        self.make_job(iterations=2)
+        solver = self.read("solver.prototxt").decode()
+        self.write("bad.prototxt", solver + "type: \"Adam\"\nmomentum2: 1\n")
+        for flags in (), ("--iterations=1",), ("--level=2",):
+            self.expect_exit(self.hptrain("--solver=bad.prototxt", *flags), 2,
+                             r"hptrain: bad.prototxt:%d: momentum2: 1" % (solver.count("\n") + 2))
+        net = cluster.NET.replace('layer { name: "pool1"', 'layer { name: "pool1" exclude { stage: "flat" }')
+        self.make_job(iterations=2, net=net)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--stage=flat"), 2, 'hptrain: .*"pool1"')
+
     def test_gpus_that_are_not_here(self):
         if "cuda:" in cluster.run_tool("hpnode", "--list_devices")[1]:
             self.skipTest("SKIPPED: this host has a GPU, and could train on it")
