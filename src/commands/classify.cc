@@ -43,8 +43,8 @@ StatusOr<std::string> ScoresBlob(const NetGraph& graph, const std::string& wante
   if (!wanted.empty()) return wanted;
   const std::vector<std::string> unread = UnreadBlobs(graph);
   if (unread.size() == 1) return unread[0];
-  return InvalidArgument("net \"%s\" has %zu outputs (%s); say which holds the scores", graph.net().name().c_str(),
-                         unread.size(), Join(unread).c_str());
+  return InvalidArgument("net \"%s\" has %zu outputs (%s); say which holds the scores (--blob=NAME)",
+                         graph.net().name().c_str(), unread.size(), Join(unread).c_str());
 }
 
 /// The mean of each channel of a mean image, as Caffe's example subtracts it.

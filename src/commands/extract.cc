@@ -7,6 +7,7 @@
 
 #include "glog/logging.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace hp {
@@ -53,6 +54,10 @@ Status ExtractBlobs(const caffe::NetParameter& net, const CaffeModel& model, Dev
   if (options.blobs.empty() || options.blobs.size() != options.databases.size()) {
     return InvalidArgument("%zu blobs and %zu databases; expected one database for each blob", options.blobs.size(),
                            options.databases.size());
+  }
+  for (auto database = options.databases.begin(); database != options.databases.end(); ++database) {
+    if (std::find(options.databases.begin(), database, *database) == database) continue;
+    return InvalidArgument("%s is to have two blobs; expected a database for each", database->c_str());
   }
   HP_ASSIGN_OR_RETURN(const DbBackend kind, ParseDbBackend(options.backend));
   std::vector<BlobWriter> writers;

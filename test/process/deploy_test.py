@@ -335,6 +335,8 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         for flags, said in ((("--blobs=fc9", out), r'no blob "fc9" in phase TEST'),
                             (("--blobs=loss", out), r'blob "loss" has the shape \[1\]; expected values for each of 5'),
                             (("--blobs=ip1,conv1", out), r"--blobs names 2 blobs and --out 1 databases"),
+                            (("--blobs=ip1,conv1,pool1", "--out=a,%s,%s" % (self.path("out"), self.path("out"))),
+                             r"/out is to have two blobs; expected a database for each"),
                             (("--blobs=ip1", "--out=" + self.path("db")), r"/db.* exists"),
                             (("--blobs=ip1", out, "--max_bad_records=-1"), r"--max_bad_records is -1; expected at least 0"),
                             (("--blobs=ip1", out, "--backend=sqlite"), r"sqlite")):
@@ -357,7 +359,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
                 ({"net": "net.prototxt"}, (image,), r'net "tiny" has no Input layer; expected a deploy net'),
                 ({"net": "vector.prototxt"}, (image,), r"expected images, \[N, 3, H, W\] or \[N, 1, H, W\]"),
                 ({"net": "two_inputs.prototxt"}, (image,), r"has 2 inputs; expected one, of images"),
-                ({"net": "two_outputs.prototxt"}, (image,), r"has 2 outputs \(prob, side\); say which"),
+                ({"net": "two_outputs.prototxt"}, (image,), r"has 2 outputs \(prob, side\); say which .* \(--blob=NAME\)"),
                 ({}, ("--mean_value=1,2", image), r"2 mean values; expected one, or one for each of 3 channels"),
                 ({}, ("--mean_value=1,x", image), r'"x" is not a number'),
                 ({}, ("--mean_value=nan", image), r'"nan" is not a number'),
