@@ -86,7 +86,11 @@ TEST(Registry, TypesOfForksSayWhatDoesInstead) {
     EXPECT_THAT(CreateError(std::string("name: \"c\" bottom: \"a\" top: \"b\" type: \"") + type + "\""),
                 EndsWith("; expected a Convolution whose group is the number of its bottom's channels"));
   }
-  EXPECT_THAT(CreateError(R"(name: "n" type: "Normalize" bottom: "a" top: "b")"), EndsWith("does not support it"));
+  for (const char* type : {"Normalize", "Pooling3D", "Convolution3D"}) {
+    EXPECT_EQ(CreateError(std::string("name: \"n\" bottom: \"a\" top: \"b\" type: \"") + type + "\""),
+              std::string("layer \"n\": type ") + type +
+                  " is no layer of Caffe's but of a fork, and hpnode does not support it");
+  }
   for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_EQ(FindForkType(type.name), nullptr);
 }
 
