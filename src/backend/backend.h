@@ -67,13 +67,14 @@ struct LrnDesc {
 /// with `global`, these are taken; else the mean and the variance of the call's own rows, through which the gradient
 /// goes. What BackwardParams computes then is their share in the update
 ///   parameter = keep^S * parameter + gradient,  S = BatchContext::sub_batches:
-/// the gradients of sub-batch s are rows / global_rows * keep^(S - 1 - s) times the mean, the unbiased variance, and 1;
-/// no loss scale. Caffe: BatchNormLayer.
-/// Source: Ioffe, Szegedy, "Batch Normalization", 2015, arXiv:1502.03167.
+/// the gradients of sub-batch s are share * rows / global_rows * keep^(S - 1 - s) times the mean, the unbiased
+/// variance, and 1; no loss scale. Caffe: BatchNormLayer. Source: Ioffe, Szegedy, "Batch Normalization", 2015,
+/// arXiv:1502.03167.
 struct BatchNormDesc {
   float eps = 1e-5f;    ///< above 0
   float keep = 0.999f;  ///< from 0 to 1
   bool global = false;
+  float share = 1;  ///< below 1 where other layers add to the averages behind this one
 };
 
 /// The outputs of Moments behind x: the rows of [kMomentRows, channels], dense float32.

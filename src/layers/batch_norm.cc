@@ -10,7 +10,8 @@ StatusOr<LayerOp> MakeBatchNormOp(const LayerTraits& layer, const OpContext& con
   const caffe::BatchNormParameter& norm = layer.param().batch_norm_param();
   BatchNormDesc desc;
   desc.eps = norm.eps();
-  desc.keep = norm.moving_average_fraction();
+  desc.keep = context.average_keeps;
+  desc.share = context.average_share;
   desc.global = UsesGlobalStats(layer.param());
   return context.part == OpContext::kMoments ? context.backend->Moments(desc, in)
                                              : context.backend->BatchNorm(desc, in);

@@ -36,6 +36,9 @@ struct OpContext {
   /// drawn at random, or, in a test, a block of neighbours.
   int64_t sample_room = 0;
 
+  /// ParamSpec's of its blobs, where they are averages of statistics.
+  float average_keeps = 1, average_share = 1;
+
   ClassSlice classes() const { return {{channel_begin, channel_end}, channel_count, sample_room}; }
 };
 

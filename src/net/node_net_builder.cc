@@ -270,6 +270,11 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   context.channel_end = layer.channels.end;
   context.channel_count = shapes_[plan_.ChannelsOf(layer.layer)].dim(1);
   context.sample_room = layer.sample_room;
+  if (entry.traits.average_keeps()) {
+    const ParamSpec average = entry.Params({shapes_[entry.bottoms[0]]})[0];
+    context.average_keeps = *average.average_keeps;
+    context.average_share = average.average_share;
+  }
   if (entry.piece == GraphLayer::kProduct) context.part = OpContext::kAddends;
   if (entry.piece == GraphLayer::kClasses) context.part = OpContext::kClasses;
   if (entry.piece == GraphLayer::kMerged) context.part = OpContext::kMerged;

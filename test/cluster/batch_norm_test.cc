@@ -141,6 +141,48 @@ TEST_F(BatchNormTest, TheWeightsOfTheAveragesAddUp) {
   }
 }
 
+/// Two branches, as siamese nets have them: all that they learn or gather is theirs together.
+std::string BranchedLayers(const std::string& fields = "") {
+  const auto branch = [&](const std::string& number, const std::string& bottom) {
+    const std::string conv = "conv" + number, none = "param { lr_mult: 0 }";
+    std::string layers =
+        "layer { name: '" + conv + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + conv +
+        "' param { name: 'w' } convolution_param { num_output: 16 kernel_size: 3 bias_term: false weight_filler { "
+        "type: 'msra' } } }\n" +
+        Norm(number, conv, conv, fields) + "layer { name: 'relu" + number + "' type: 'ReLU' bottom: '" + conv +
+        "' top: '" + conv + "' }\n";
+    for (const char* const name : {"m", "v", "s"}) {
+      layers.replace(layers.find(none), none.size(), "param { name: '" + std::string(name) + "' }");
+    }
+    return layers;
+  };
+  return branch("1", "data") +
+         "layer { name: 'darker' type: 'Power' bottom: 'data' top: 'darker' power_param { scale: 0.5 shift: -0.2 } "
+         "}\n" +
+         branch("2", "darker") +
+         "layer { name: 'both' type: 'Eltwise' bottom: 'conv1' bottom: 'conv2' top: 'both' }\n"
+         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'both' top: 'ip1' inner_product_param { num_output: 5 "
+         "weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip1' bottom: 'label' top: 'accuracy' include { phase: "
+         "TEST } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' }\n";
+}
+
+TEST_F(BatchNormTest, BranchesShareTheirAverages) {
+  const auto nodes = [](int conv, std::vector<int> fc, int micro) {
+    ClusterSpec spec = Nodes(conv, std::move(fc), micro);
+    spec.ends = {"both"};
+    return spec;
+  };
+  Check(SolverOf(BranchedLayers(), "", kRate), nodes(1, {}, 3), {nodes(3, {}, 1), nodes(3, {2}, 1)});
+  const ClusterResult result = TrainCluster(nodes(3, {2}, 1), SolverOf(BranchedLayers(), "", kRate, 0.002, 5));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  double weight = 0;
+  for (int sub_batch = 0; sub_batch < 10; ++sub_batch) weight = 0.9 * (0.9 * weight + 1) + 1;
+  EXPECT_NEAR(result.params.at("norm1.2")[0], weight, 1e-5);
+  EXPECT_FALSE(result.params.contains("norm2.2"));
+}
+
 /// The first convolution and its scale learn nothing, so that no gradient goes below the second one.
 std::string FrozenLayers() {
   std::string layers = Layers();

@@ -40,7 +40,7 @@ class MomentsOf {
 
   /// Op::BackwardParams.
   void Average(const OpArgs& args, const ChannelMoments& moments) const {
-    const BatchAverage average = BatchAverage::Make(desc_.keep, runs_.rows, runs_.pixels, *args.batch);
+    const BatchAverage average = BatchAverage::Make(desc_, runs_.rows, runs_.pixels, *args.batch);
     const float weight = average.WeightAt(args.batch->first_sample);
     float *const d_mean = args.d_params[0], *const d_variance = args.d_params[1], *const d_weight = args.d_params[2];
     for (int64_t c = 0; c < runs_.channels(); ++c) {

@@ -126,7 +126,7 @@ class BatchNormOp final : public Op {
 
   void BackwardParams(const OpArgs& args) override {
     ForEach(context_.stream(), shape_.channels,
-            AverageGradient{BatchAverage::Make(desc_.keep, shape_.rows, shape_.pixels, *args.batch), Saved(args),
+            AverageGradient{BatchAverage::Make(desc_, shape_.rows, shape_.pixels, *args.batch), Saved(args),
                             args.batch->first_sample_on_device, args.accumulate, args.d_params[0], args.d_params[1],
                             args.d_params[2]});
   }

@@ -38,13 +38,15 @@ StatusOr<std::vector<Shape>> BatchNormShapes(const caffe::LayerParameter& param,
   return LayerError(param, "bottom shape [%s] does not fit; expected [rows, channels, ...]", in[0].ToString().c_str());
 }
 
+float AverageKeeps(const caffe::LayerParameter& param) { return param.batch_norm_param().moving_average_fraction(); }
+
 /// Sums of the channels' means and variances, and the sum of their weights.
 std::vector<ParamSpec> BatchNormParams(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const Shape channels{in[0].dim(1)};
   std::vector<ParamSpec> specs(3);
   for (ParamSpec& spec : specs) {
     spec.shape = channels;
-    spec.average_keeps = param.batch_norm_param().moving_average_fraction();
+    spec.average_keeps = AverageKeeps(param);
   }
   specs[2].shape = Shape{1};
   return specs;
@@ -68,7 +70,8 @@ LayerType BatchNormType() {
           .output_shapes = BatchNormShapes,
           .most_blobs = 3,
           .params = BatchNormParams,
-          .batch_statistics = UsesBatchStatistics};
+          .batch_statistics = UsesBatchStatistics,
+          .average_keeps = AverageKeeps};
 }
 
 }  // namespace hp

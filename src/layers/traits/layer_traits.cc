@@ -69,6 +69,11 @@ bool LayerTraits::uses_batch_statistics() const {
   return type_->batch_statistics != nullptr && type_->batch_statistics(*param_);
 }
 
+std::optional<float> LayerTraits::average_keeps() const {
+  if (type_->average_keeps == nullptr) return std::nullopt;
+  return type_->average_keeps(*param_);
+}
+
 bool LayerTraits::has_small_blobs() const { return type_->small_blobs; }
 bool LayerTraits::deconvolves() const { return type_->deconvolves; }
 bool LayerTraits::looks_up() const { return type_->looks_up; }

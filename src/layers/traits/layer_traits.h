@@ -26,6 +26,8 @@ struct ParamSpec {
   /// Set: it is a moving average of statistics that the net gathers, of which each sub-batch keeps this share. It has
   /// no learning rate, decay, norm or history; lr_mult is 1 where they are gathered, else 0.
   std::optional<float> average_keeps = {};
+  /// Of an average that several layers share: what is kept of this layer's statistics by those behind it.
+  float average_share = 1;
   const caffe::FillerParameter* filler = nullptr;  ///< lives as long as the LayerParameter; null: zeros
   bool transposed = false;                         ///< of rank 2: axis 1 is the outputs, axis 0 the inputs
 
@@ -104,6 +106,9 @@ class LayerTraits {
   /// Whether its output in training depends on which rows are in a micro-batch together; then it gathers their
   /// statistics in its blobs.
   bool uses_batch_statistics() const;
+  /// Of a layer whose blobs are averages of such statistics: the share of them that each sub-batch keeps. Nothing: its
+  /// blobs, if it has any, are learned.
+  std::optional<float> average_keeps() const;
   /// Whether a stage of several shards may have the layer on one of them: its blobs are small, or cost little beside
   /// their memory (Embed).
   bool has_small_blobs() const;

@@ -74,8 +74,10 @@ struct LayerType {
   /// Shape and filler of each blob; exactly blobs() of them (CHECK). LayerTraits::Params fills in names and
   /// multipliers. Null: there are none.
   std::vector<ParamSpec> (*params)(Parameter, const std::vector<Shape>& in) = nullptr;
-  /// LayerTraits::uses_batch_statistics. Null: false.
+  /// LayerTraits::uses_batch_statistics; set: its blobs are averages. Null: false.
   bool (*batch_statistics)(Parameter) = nullptr;
+  /// LayerTraits::average_keeps; set where batch_statistics is.
+  float (*average_keeps)(Parameter) = nullptr;
 
   /// The number of output channels (axis 1 of the top), which shards divide; 0: they can't divide this layer's, which
   /// is kWhole then. Set if and only if channel_use is kSplitOutput.

@@ -41,6 +41,11 @@ std::vector<ParamSpec> GraphLayer::Params(const std::vector<Shape>& in) const {
   for (int i = 0; i < static_cast<int>(specs.size()) && shared != nullptr; ++i) {
     const SharedParams::Param* const param = shared->Find(traits.name(), first_blob() + i);
     if (param == nullptr) continue;
+    if (param->averages) {
+      specs[i].average_keeps = param->keeps();
+      specs[i].average_share = param->ShareOf(traits.name());
+      continue;
+    }
     specs[i].lr_mult = param->lr_mult;
     specs[i].decay_mult = param->decay_mult;
   }
@@ -349,13 +354,13 @@ Status NetGraph::FindShared() {
     const bool first = entry.piece != GraphLayer::kSum && entry.piece != GraphLayer::kMerged;
     if (first && !entry.of_no_layer()) layers.push_back(entry.traits);
   }
-  HP_ASSIGN_OR_RETURN(SharedParams shared, SharedParams::Create(layers));
+  HP_ASSIGN_OR_RETURN(SharedParams shared, SharedParams::Create(layers, phase_));
   shared_ = std::make_shared<const SharedParams>(std::move(shared));
   for (GraphLayer& entry : layers_) {
     entry.shared = shared_.get();
     for (int blob = entry.first_blob(); blob < entry.first_blob() + entry.blobs(); ++blob) {
       const SharedParams::Param* const param = shared_->Find(entry.traits.name(), blob);
-      entry.learns |= param != nullptr ? param->lr_mult != 0 : entry.traits.learns(blob);
+      entry.learns |= param != nullptr && !param->averages ? param->lr_mult != 0 : entry.traits.learns(blob);
     }
   }
   return OkStatus();

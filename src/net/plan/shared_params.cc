@@ -15,6 +15,7 @@ struct Named {
   SharedParams::Param param;
   const char *lr_mult_of = nullptr, *decay_mult_of = nullptr;  // the layer that states it; null: none does
   const char* sampled = nullptr;                               // a layer with sample_rate below 1; null: none
+  bool gathers = false;                                        // its first layer gathers statistics
 };
 
 /// Takes a factor that layer `layer` states, for the first time or not.
@@ -32,7 +33,25 @@ Status TakeFactor(const char* field, float stated, const std::string& layer, con
       layer.c_str(), name.c_str(), field, stated, *stated_by, field, *factor);
 }
 
-Status CheckUse(const LayerTraits& layer, int blob, const Named& named) {
+/// Of a layer that shares a parameter with others.
+Status CheckAverages(const LayerTraits& layer, Phase phase, const Named& named) {
+  const std::string &name = named.param.name, &owner = named.param.uses[0].layer;
+  if (layer.average_keeps().has_value() != named.param.averages) {
+    return InvalidArgument(
+        "layers \"%s\" and \"%s\" share the parameter \"%s\", which is an average of statistics of one and learned by "
+        "the other; expected other names",
+        owner.c_str(), layer.name().c_str(), name.c_str());
+  }
+  if (named.param.averages && phase.train() && layer.uses_batch_statistics() != named.gathers) {
+    return InvalidArgument(
+        "layers \"%s\" and \"%s\" share the average \"%s\", and one of them alone has use_global_stats: true; expected "
+        "the same of both, or other names",
+        owner.c_str(), layer.name().c_str(), name.c_str());
+  }
+  return OkStatus();
+}
+
+Status CheckUse(const LayerTraits& layer, int blob, Phase phase, const Named& named) {
   const std::string& name = named.param.name;
   if (blob >= layer.blobs()) {
     return InvalidArgument(
@@ -55,12 +74,34 @@ Status CheckUse(const LayerTraits& layer, int blob, const Named& named) {
         "sample_rate: 1, or other names",
         owner.layer.c_str(), layer.name().c_str(), name.c_str(), sampled);
   }
+  return CheckAverages(layer, phase, named);
+}
+
+/// Layers that gather statistics share all of their averages or none: one factor is for all blobs of a layer.
+Status CheckWholeAverages(const std::vector<Named>& all) {
+  std::map<std::pair<std::string, int>, std::vector<std::string>> sharers;  // of a layer's blob: all its layers
+  for (const Named& named : all) {
+    if (!named.gathers || named.param.uses.size() < 2) continue;
+    std::vector<std::string> layers;
+    for (const SharedParams::Use& use : named.param.uses) layers.push_back(use.layer);
+    for (const SharedParams::Use& use : named.param.uses) sharers[{use.layer, use.blob}] = layers;
+  }
+  for (const auto& [of, layers] : sharers) {
+    for (int blob = 0; blob < 3; ++blob) {
+      const auto other = sharers.find({of.first, blob});
+      if (other != sharers.end() && other->second == layers) continue;
+      return InvalidArgument(
+          "layers \"%s\" and \"%s\" share average %d of their statistics, and average %d in another way; expected "
+          "names for all three blobs of both layers, or for none",
+          layers[0].c_str(), layers[1].c_str(), of.second, blob);
+    }
+  }
   return OkStatus();
 }
 
 }  // namespace
 
-StatusOr<SharedParams> SharedParams::Create(const std::vector<LayerTraits>& layers) {
+StatusOr<SharedParams> SharedParams::Create(const std::vector<LayerTraits>& layers, Phase phase) {
   std::vector<Named> all;
   std::map<std::string, size_t> index;
   for (const LayerTraits& layer : layers) {
@@ -68,11 +109,17 @@ StatusOr<SharedParams> SharedParams::Create(const std::vector<LayerTraits>& laye
       const caffe::ParamSpec& spec = layer.param().param(blob);
       if (spec.name().empty()) continue;
       const auto [found, is_new] = index.try_emplace(spec.name(), all.size());
-      if (is_new) all.emplace_back().param.name = spec.name();
+      if (is_new) {
+        Named& named = all.emplace_back();
+        named.param.name = spec.name();
+        named.param.averages = layer.average_keeps().has_value();
+        named.gathers = phase.train() && layer.uses_batch_statistics();
+      }
       Named& named = all[found->second];
-      HP_RETURN_IF_ERROR(CheckUse(layer, blob, named));
+      HP_RETURN_IF_ERROR(CheckUse(layer, blob, phase, named));
       if (layer.sample_rate() < 1) named.sampled = layer.name().c_str();
-      named.param.uses.push_back({layer.name(), blob, spec.share_mode() == caffe::ParamSpec::PERMISSIVE});
+      const bool permissive = spec.share_mode() == caffe::ParamSpec::PERMISSIVE;
+      named.param.uses.push_back({layer.name(), blob, permissive, layer.average_keeps().value_or(1)});
       const auto take = [&](const char* field, float stated, float* factor, const char** stated_by) {
         return TakeFactor(field, stated, layer.name(), spec.name(), factor, stated_by);
       };
@@ -84,11 +131,24 @@ StatusOr<SharedParams> SharedParams::Create(const std::vector<LayerTraits>& laye
       }
     }
   }
+  HP_RETURN_IF_ERROR(CheckWholeAverages(all));
   SharedParams shared;
   for (Named& named : all) {
     if (named.param.uses.size() > 1) shared.params_.push_back(std::move(named.param));
   }
   return shared;
+}
+
+float SharedParams::Param::keeps() const {
+  float keeps = 1;
+  for (const Use& use : uses) keeps *= use.keeps;
+  return keeps;
+}
+
+float SharedParams::Param::ShareOf(const std::string& layer) const {
+  float share = 1;
+  for (auto use = uses.rbegin(); use != uses.rend() && use->layer != layer; ++use) share *= use->keeps;
+  return share;
 }
 
 const SharedParams::Param* SharedParams::Find(const std::string& layer, int blob) const {
@@ -182,10 +242,10 @@ Status CheckShared(const NetGraph& graph, const Placement& placement, const std:
   for (const SharedParams::Param& param : graph.shared().params()) {
     const std::vector<PlacedUse> placed = PlacedUsesOf(graph, shapes, param);
     for (const PlacedUse& user : placed) {
-      if (user.spec.average_keeps) {
+      if (param.averages && user.spec.lr_mult != 0 && !graph.layers()[user.layer].leads_to_loss) {
         return InvalidArgument(
-            "layer \"%s\": param { name: \"%s\" } shares an average of statistics with another "
-            "layer; expected averages of its own, so no name",
+            "layer \"%s\": no gradient reaches it, so it would gather nothing for the average \"%s\", which it shares; "
+            "expected a name of its own",
             user.use->layer.c_str(), param.name.c_str());
       }
       HP_RETURN_IF_ERROR(CheckShapes(param.name, placed[0], user));

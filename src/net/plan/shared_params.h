@@ -3,6 +3,7 @@
 #include "base/shared_blob.h"
 #include "hp/status.h"
 #include "layers/traits/layer_traits.h"
+#include "proto/phase.h"
 
 #include <string>
 #include <vector>
@@ -21,18 +22,27 @@ class SharedParams {
     std::string layer;        ///< name in the prototxt
     int blob = 0;             ///< among the layer's blobs, in Caffe's order
     bool permissive = false;  ///< its share_mode: equally many elements as the owner's will do
+    float keeps = 1;          ///< of an average of statistics: the share that remains when the layer has added its own
   };
   /// A parameter that several blobs share.
   struct Param {
     std::string name;
     std::vector<Use> uses;  ///< at least two, in the order of the layers: the owner's first
     float lr_mult = 1, decay_mult = 1;
+    bool averages = false;  ///< of statistics, which have neither
+
+    /// The share of an average that remains when all layers have added theirs, one behind the other, as in Caffe.
+    float keeps() const;
+    /// The share of what `layer` adds that remains then.
+    float ShareOf(const std::string& layer) const;
   };
 
-  /// @param layers of one phase, in the order of the prototxt.
+  /// @param layers of one phase, in the order of the prototxt. Only training gathers statistics.
   /// @return kInvalidArgument, naming the layer: a name for a blob that it has not, or for two of its own; two layers
-  /// that state different lr_mult or decay_mult; a layer whose classes are a sample (LayerTraits::sample_rate).
-  static StatusOr<SharedParams> Create(const std::vector<LayerTraits>& layers);
+  /// that state different lr_mult or decay_mult; a layer whose classes are a sample (LayerTraits::sample_rate); an
+  /// average of statistics and a parameter that is learned; layers of which one gathers statistics and the other does
+  /// not, or that gather them and share some of their averages.
+  static StatusOr<SharedParams> Create(const std::vector<LayerTraits>& layers, Phase phase);
 
   const std::vector<Param>& params() const { return params_; }
   /// The parameter that blob `blob` of `layer` shares; null: it shares none, or there is no such layer.
@@ -51,7 +61,7 @@ std::vector<SharedBlob> UsersOf(const NetGraph& graph, const std::vector<Shape>&
                                 const SharedParams::Param& param);
 
 /// Whether all blobs that share a parameter can: their shapes agree, by their share_mode; they lie in one stage, and
-/// its nodes have the same part of each; and none is an average of statistics.
+/// its nodes have the same part of each; and of averages, gradients reach all layers, since a backward pass gathers.
 /// @param shapes as above.
 /// @return kInvalidArgument, naming both layers, what they have and what was expected.
 Status CheckShared(const NetGraph& graph, const Placement& placement, const std::vector<Shape>& shapes);

@@ -179,9 +179,18 @@ void SplitScaledBatchNorms(caffe::NetParameter* net, NetUpgrade* upgrade) {
   }
 }
 
-/// Caffe has ignored what files say of a BatchNorm's three blobs since they are no parameters of a solver.
+/// Caffe takes three param entries of a BatchNorm for those of the time when its blobs were learned, and freezes them.
+/// Their names stay; without names they say nothing, and go.
 void UpgradeBatchNorm(caffe::LayerParameter* layer) {
-  if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
+  if (layer->type() != "BatchNorm" || layer->param_size() != 3) return;
+  const auto& specs = layer->param();
+  if (std::none_of(specs.begin(), specs.end(), [](const caffe::ParamSpec& spec) { return spec.has_name(); })) {
+    layer->clear_param();
+  }
+  for (caffe::ParamSpec& spec : *layer->mutable_param()) {
+    spec.set_lr_mult(0);
+    spec.set_decay_mult(0);
+  }
 }
 
 /// Clears the engine of a typed parameter that has none in Caffe. @return there was one.

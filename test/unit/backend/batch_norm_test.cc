@@ -3,7 +3,7 @@
 namespace hp::test {
 namespace {
 
-constexpr float kEps = 1e-3f, kKeep = 0.9f;
+constexpr float kEps = 1e-3f, kKeep = 0.9f, kShare = 0.7f;
 
 struct Channel {
   double mean = 0, variance = 0;
@@ -49,7 +49,7 @@ class BatchNorm : public testing::Test {
     for (const Shape& shape : kShapes) {
       for (const TensorDesc& in : LayoutsOf(shape)) {
         SCOPED_TRACE(shape.ToString() + ", in blocks of " + std::to_string(in.channel_block));
-        auto op = UnderTest().backend->BatchNorm({kEps, kKeep, global}, {in});
+        auto op = UnderTest().backend->BatchNorm({kEps, kKeep, global, kShare}, {in});
         ASSERT_TRUE(op.ok()) << op.status();
         ASSERT_EQ(op.value()->outputs()[0], in);
         OpRunner runner(op->get(), {in}, {{shape[1]}, {shape[1]}, {1}}, in_place);
@@ -123,7 +123,8 @@ TEST_F(BatchNorm, NothingGatheredIsAMeanAndAVarianceOfZero) {
   });
 }
 
-/// Sub-batch 1 of 3, and half of its rows: what it adds is kept by one more sub-batch.
+/// Sub-batch 1 of 3, and half of its rows: what it adds is kept by one more sub-batch, and a share of it by other
+/// layers.
 TEST_F(BatchNorm, AverageGradientsAreSharesOfTheUpdate) {
   ForEachCase([](const Shape& shape, OpRunner* runner) {
     BatchContext& batch = runner->batch();
@@ -131,7 +132,7 @@ TEST_F(BatchNorm, AverageGradientsAreSharesOfTheUpdate) {
     batch.global_rows = 2 * shape[0];
     batch.first_sample = static_cast<uint64_t>((3 * 5 + 1) * batch.global_rows + shape[0]);
     runner->Forward();
-    const float weight = 0.5f * kKeep, count = static_cast<float>(shape[0] * shape.count(2));
+    const float weight = 0.5f * kKeep * kShare, count = static_cast<float>(shape[0] * shape.count(2));
     const double unbiased = count > 1 ? count / (count - 1) : 1;
     Values means, variances;
     for (int64_t c = 0; c < shape[1]; ++c) {
@@ -176,7 +177,7 @@ class SharedPasses : public testing::TestWithParam<bool> {
     Backend* const backend = UnderTest().backend.get();
     if (!backend->has_moments()) GTEST_SKIP() << "BatchNorm and Scale are always apart on this device";
     const bool bias = GetParam();
-    const BatchNormDesc desc{kEps, kKeep, global};
+    const BatchNormDesc desc{kEps, kKeep, global, kShare};
     for (const Shape& shape : kShapes) {
       for (const TensorDesc& in : LayoutsOf(shape)) {
         SCOPED_TRACE(shape.ToString() + ", in blocks of " + std::to_string(in.channel_block));

@@ -113,18 +113,52 @@ TEST(SharedParams, WhatDoesNotFitIsRefused) {
           .message(),
       "layers \"a\" and \"b\" share the parameter \"w\", and \"a\" has sample_rate below 1; expected sample_rate: "
       "1, or other names");
-  const auto norm = [](const std::string& name, const std::string& bottom) {
-    return "layer { name: '" + name + "' type: 'BatchNorm' bottom: '" + bottom + "' top: '" + name +
-           "' param { name: 'm' lr_mult: 0 } }\n";
-  };
-  EXPECT_THAT(
-      PlanOf(kBegin + norm("a", "data") + norm("b", "half") +
-                 "layer { name: 's' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 's' }\n" + Product("ip", "s", "") +
-                 "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n",
-             Layout(1, {}, {}, 7))
-          .message(),
-      HasSubstr("param { name: \"m\" } shares an average of statistics with another layer; expected averages of "
-                "its own, so no name"));
+}
+
+std::string Norm(const std::string& name, const std::string& bottom, const std::string& params,
+                 const std::string& fields) {
+  return "layer { name: '" + name + "' type: 'BatchNorm' bottom: '" + bottom + "' top: '" + name + "' " + params +
+         " batch_norm_param { " + fields + " } }\n";
+}
+
+/// Layers 2 and 3 of the net are BatchNorms.
+std::string NormTwins(const std::string& params_of_a, const std::string& params_of_b, const std::string& fields_of_a,
+                      const std::string& fields_of_b) {
+  return kBegin + Norm("na", "data", params_of_a, fields_of_a) + Norm("nb", "half", params_of_b, fields_of_b) +
+         Product("a", "na", "") + Product("b", "nb", "") + kEnd;
+}
+
+const std::string kAverages =
+    "param { name: 'm' lr_mult: 0 } param { name: 'v' lr_mult: 0 } param { name: 's' lr_mult: 0 }";
+
+TEST(SharedParams, AveragesAreSharedWholeAndAmongAveragesAlone) {
+  const StageLayout layout = Layout(1, {}, {}, 8);
+  const std::string mean = "param { name: 'm' lr_mult: 0 }";
+  EXPECT_EQ(PlanOf(NormTwins(mean, mean, "", ""), layout).message(),
+            "layers \"na\" and \"nb\" share average 0 of their statistics, and average 1 in another way; expected "
+            "names for all three blobs of both layers, or for none");
+  EXPECT_TRUE(PlanOf(NormTwins(mean, mean, "use_global_stats: true", "use_global_stats: true"), layout).ok())
+      << "nobody adds to it";
+  EXPECT_TRUE(PlanOf(NormTwins(kAverages, kAverages, "", ""), layout).ok());
+  EXPECT_TRUE(PlanOf(NormTwins(kAverages, "", "", ""), layout).ok()) << "one layer shares nothing";
+  EXPECT_EQ(PlanOf(kBegin + Norm("na", "data", kAverages, "") + Norm("nb", "half", kAverages, "") +
+                       Product("a", "na", "") + Product("b", "nb", "") +
+                       "layer { name: 'both' type: 'Concat' bottom: 'a' bottom: 'b' top: 'both' propagate_down: true "
+                       "propagate_down: false }\n"
+                       "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'both' bottom: 'label' top: 'loss' }\n",
+                   layout)
+                .message(),
+            "layer \"nb\": no gradient reaches it, so it would gather nothing for the average \"m\", which it shares; "
+            "expected a name of its own");
+  EXPECT_EQ(PlanOf(NormTwins(kAverages, kAverages, "", "use_global_stats: true"), layout).message(),
+            "layers \"na\" and \"nb\" share the average \"m\", and one of them alone has use_global_stats: true; "
+            "expected the same of both, or other names");
+  EXPECT_EQ(PlanOf(kBegin + Norm("na", "data", mean, "") + Product("a", "na", "") +
+                       Product("b", "half", "param { name: 'm' }") + kEnd,
+                   Layout(1, {}, {}, 7))
+                .message(),
+            "layers \"na\" and \"b\" share the parameter \"m\", which is an average of statistics of one and learned "
+            "by the other; expected other names");
 }
 
 TEST(SharedParams, LayersOfOneParameterLieTogetherAndAlike) {
@@ -251,6 +285,28 @@ TEST_P(SharedGradients, AreTheSumOfThoseOfLayersWithoutNames) {
       for (size_t k = 0; k < expected[j].size(); ++k) {
         EXPECT_NEAR(shared.gradients[j][k], static_cast<float>(batches) * expected[j][k], 2e-5f)
             << shared.param(j).layer << " " << shared.param(j).blob << ", element " << k;
+      }
+    }
+  }
+}
+
+// Caffe's layers keep a share of the averages and add to them, one behind the other.
+TEST(SharedAverages, EachLayerKeepsItsShareOfThoseInFront) {
+  const std::string of_a = "moving_average_fraction: 0.9", of_b = "moving_average_fraction: 0.8";
+  RunningNet shared(NormTwins(kAverages, kAverages, of_a, of_b), 8), apart(NormTwins("", "", of_a, of_b), 8);
+  ASSERT_EQ(shared.values.size(), 7u);
+  ASSERT_EQ(apart.values.size(), 10u);
+  apart.Run(false);
+  for (const int batches : {1, 2}) {
+    shared.Run(batches > 1);
+    for (size_t blob = 0; blob < 3; ++blob) {
+      ASSERT_EQ(shared.param(blob).layer, "na");
+      ASSERT_EQ(apart.param(blob + 3).layer, "nb");
+      EXPECT_FLOAT_EQ(*shared.param(blob).spec.average_keeps, 0.72f);
+      EXPECT_EQ(shared.param(blob).spec.lr_mult, 1);
+      for (size_t i = 0; i < shared.gradients[blob].size(); ++i) {
+        const float once = 0.8f * apart.gradients[blob][i] + apart.gradients[blob + 3][i];
+        EXPECT_NEAR(shared.gradients[blob][i], static_cast<float>(batches) * once, 1e-5f) << blob << ", " << i;
       }
     }
   }

@@ -172,14 +172,15 @@ TEST_F(UpgradeTest, InputFieldsBecomeTheFirstLayer) {
             5);
 }
 
-// As Caffe reads them since 2017: the blobs are the layer's own.
-TEST_F(UpgradeTest, WhatAFileSaysOfTheBlobsOfABatchNormIsForgotten) {
+// As Caffe reads them since 2017.
+TEST_F(UpgradeTest, TheThreeBlobsOfABatchNormAreFrozen) {
   const std::string layer = "layer { name: 'n' type: 'BatchNorm' bottom: 'a' top: 'n' ";
-  EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 5 } " + layer + "param { lr_mult: 1 } param { } param { } }")
-                .layer(1)
-                .param_size(),
-            0);
-  EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 5 } " + layer + "param { lr_mult: 1 } }").layer(1).param_size(), 1);
+  EXPECT_EQ(Upgraded(layer + "param { name: 'm' lr_mult: 1 } param { } param { decay_mult: 3 } }").DebugString(),
+            Parse(layer + "param { name: 'm' lr_mult: 0 decay_mult: 0 } param { lr_mult: 0 decay_mult: 0 } "
+                          "param { lr_mult: 0 decay_mult: 0 } }")
+                .DebugString());
+  EXPECT_EQ(Upgraded(layer + "param { lr_mult: 1 } param { } param { } }").layer(0).param_size(), 0);
+  EXPECT_EQ(Upgraded(layer + "param { lr_mult: 1 } }").layer(0).param(0).lr_mult(), 1);
 }
 
 TEST_F(UpgradeTest, ABatchNormOfNvidiasIsTwoLayers) {
@@ -202,6 +203,12 @@ TEST_F(UpgradeTest, ABatchNormOfNvidiasIsTwoLayers) {
           .layer(0)
           .DebugString());
   EXPECT_EQ(net.layer(2).name(), "r");
+}
+
+TEST_F(UpgradeTest, InputsOfOldWeightsNeedNoShapes) {
+  const std::string weights = "layer { name: 'p' type: 'InnerProduct' blobs { data: 1 } }";
+  EXPECT_EQ(Upgraded("input: 'a' " + weights).DebugString(), Parse(weights).DebugString());
+  EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 2 } " + weights).layer_size(), 2);
 }
 
 TEST_F(UpgradeTest, IntelsEnginesGo) {
