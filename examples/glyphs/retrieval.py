@@ -6,7 +6,7 @@ which the head would get, say what is alike, by their cosine. Printed are recall
 character is the first, or in the first 5, of the gallery; and the mean reciprocal rank (MRR), which is the mean average
 precision, since the gallery has each character once.
 
-OpenCV (python3-opencv) computes the features, from Caffe's files.
+OpenCV (python3-opencv, opencv < 5) computes the features, from Caffe's files.
 """
 import argparse
 import os

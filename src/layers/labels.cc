@@ -18,8 +18,10 @@ Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t
       if (label >= 0 && label < static_cast<float>(rule.classes) && label == std::floor(label)) continue;
       if (rule.ignore_label && label == static_cast<float>(*rule.ignore_label)) continue;
       const std::string which = of_rule == 1 ? "" : Format(" (number %lld)", static_cast<long long>(number));
-      return InvalidArgument("label %.9g%s of row %lld is not in 0..%lld", label, which.c_str(),
-                             static_cast<long long>(row), static_cast<long long>(rule.classes - 1));
+      const bool whole = label == std::floor(label);
+      return InvalidArgument("label %.9g%s of row %lld is %s 0..%lld", label, which.c_str(),
+                             static_cast<long long>(row), whole ? "not in" : "no whole number in",
+                             static_cast<long long>(rule.classes - 1));
     }
   }
   return OkStatus();

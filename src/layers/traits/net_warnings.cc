@@ -149,6 +149,9 @@ std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const Layer
     if (layer.type() == "ImageData") warnings.CheckMoved(layer.image_data_param(), "image_data_param");
   }
   std::vector<std::string> lines;
+  if (net.debug_info()) {
+    lines.emplace_back("the net's debug_info: true has no effect; hpnode --trace shows where time goes");
+  }
   for (const Warning& warning : all) {
     const std::string others = warning.others == 0 ? "" : " and " + std::to_string(warning.others) + " more";
     lines.push_back("layer \"" + warning.first + "\"" + others + ": " + warning.text);

@@ -191,6 +191,8 @@ std::vector<std::string> Warnings(const std::string& layers) {
 }
 
 TEST(NetWarnings, NameFieldsThatCaffeIgnores) {
+  EXPECT_THAT(Warnings("debug_info: true force_backward: true"),
+              testing::ElementsAre("the net's debug_info: true has no effect; hpnode --trace shows where time goes"));
   EXPECT_THAT(Warnings(R"(layer { name: "d" type: "Data" data_param { source: "db" batch_size: 8 backend: LMDB
                             prefetch: 2 force_encoded_color: true } transform_param { crop_size: 4 scale: 2 } })"),
               testing::IsEmpty());
