@@ -6,6 +6,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -228,6 +229,14 @@ void DropEngines(caffe::NetParameter* net, NetUpgrade* upgrade) {
   if (dropped) upgrade->forms.emplace_back("engines of a fork of Caffe, which are left out");
 }
 
+/// Whether it holds weights, as Caffe wrote them before inputs had shapes.
+bool IsOfWeights(const caffe::NetParameter& net) {
+  const auto& layers = net.layer();
+  return net.input_shape_size() == 0 && net.input_dim_size() == 0 &&
+         std::any_of(layers.begin(), layers.end(),
+                     [](const caffe::LayerParameter& layer) { return layer.blobs_size() > 0; });
+}
+
 /// Caffe takes input_shape where there is input_dim as well, and lets more of them be than it needs.
 Status CheckInputs(const caffe::NetParameter& net) {
   const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
@@ -319,7 +328,8 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& p
   NetUpgrade upgrade;
   if (net->layer_size() > 0 && net->layers_size() > 0) {
     const Status both =
-        InvalidArgument("the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
+        InvalidArgument("the net has both \"layer\" and \"layers\" (the form of %d); expected one of them",
+                        HasV0Layers(*net) ? 2013 : 2014);
     return AtOrigin(both, {Origin::kLayers, 0}, place_of);
   }
   if (net->layers_size() > 0) {
@@ -338,7 +348,10 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& p
   DropEngines(net, &upgrade);
   SplitScaledBatchNorms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
-  if (net->input_size() > 0) {
+  if (net->input_size() > 0 && IsOfWeights(*net)) {
+    net->clear_input();
+    upgrade.forms.emplace_back("inputs without shapes in a file of weights, which are left out");
+  } else if (net->input_size() > 0) {
     HP_RETURN_IF_ERROR(AtOrigin(CheckInputs(*net), {Origin::kInput, 0}, place_of));
     UpgradeInputs(net, &upgrade);
   }
