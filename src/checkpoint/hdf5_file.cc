@@ -214,6 +214,7 @@ class Reader {
       if (!digits || !HasDataset(group.id(), name)) {
         HP_RETURN_IF_ERROR(TakeLayer(data, layer + "/" + name, depth + 1, groups, model));
         continue;
+    if (names.empty()) model->bare.insert(layer);
       }
       HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group.id(), "data/" + layer, name));
       model->blobs[{layer, std::stoi(name)}] = std::move(blob);

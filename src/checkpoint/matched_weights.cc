@@ -41,6 +41,7 @@ Status CheckBlobCounts(const CaffeModel& model, const std::set<std::string>& lay
   std::map<std::string, int> in_file, in_net;
   std::map<std::string, bool> wrong;
   for (const auto& [key, blob] : model.blobs) ++in_file[key.first];
+  for (const std::string& layer : model.bare) in_file.emplace(layer, 0);
   for (const std::vector<SharedBlob>& names : params) {
     const bool has_value = model.LastOf(names) != nullptr;
     for (const SharedBlob& name : names) {

@@ -53,6 +53,7 @@ template <typename LayerProto>
 Status TakeBlobs(const LayerProto& layer, Names* names, CaffeModel* model) {
   std::string name = NewName(layer.name(), names);
   const int own = OwnBlobs(layer);
+  if (own == 0) model->bare.insert(name);
   for (int i = 0, first = 0; i < layer.blobs_size(); ++i) {
     if (i == own) {
       name = NewName(layer.name() + "_scale", names);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,6 +42,7 @@ using BlobRefs = std::map<BlobKey, BlobRef>;
 struct CaffeModel {
   std::string path;               ///< of the file, for messages
   std::map<BlobKey, Blob> blobs;  ///< float32, also where the file has double
+  std::set<std::string> bare;     ///< layers that it names and has no blobs of
 
   /// @return null: there is no such blob. Valid as long as `blobs` is unchanged.
   const Blob* Find(const std::string& layer, int blob) const;

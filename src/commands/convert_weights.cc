@@ -212,7 +212,14 @@ StatusOr<std::string> ToCaffe(const std::string& from, const std::string& to, co
   }
   BlobRefs refs;
   for (const auto& [key, blob] : model.blobs) refs[key] = {blob.shape, blob.data.data()};
-  HP_RETURN_IF_ERROR(WriteCaffeModel(to, named.net, refs));
+  caffe::NetParameter net = named.net;
+  const auto is_left = [&](const caffe::LayerParameter& layer) {
+    const BlobKey first(layer.name(), 0);
+    return named.shapes.contains(first) && !refs.contains(first);
+  };
+  auto* const layers = net.mutable_layer();
+  layers->erase(std::remove_if(layers->begin(), layers->end(), is_left), layers->end());
+  HP_RETURN_IF_ERROR(WriteCaffeModel(to, net, refs));
   return Done(to, count, from, left);
 }
 

@@ -271,6 +271,8 @@ class PyTorchTest(unittest.TestCase):
         self.assertIn("left out, since the file does not have them: head; ignored, since no line names them: extra",
                       said)
         self.assertEqual(sorted(read_caffemodel(self.path("part.caffemodel"))), ["c1", "c2", "n1", "s1"])
+        with open(self.path("part.caffemodel"), "rb") as file:
+            self.assertNotIn(b"InnerProduct", file.read(), "a layer without blobs is one of another number of blobs")
         said = self.convert("part.caffemodel", "part2.safetensors", "--names=" + self.path("names.txt"))
         self.assertIn("them: head", said)
 

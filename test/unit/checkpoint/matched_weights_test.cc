@@ -75,6 +75,17 @@ TEST(CheckBlobCounts, ALayerHasAsManyAsInTheNet) {
   EXPECT_EQ(check({{"fc6", 0}}), Said(1, 0)) << "the net's layer has none";
 }
 
+// Caffe writes all layers of a net, also those without blobs.
+TEST(CheckBlobCounts, ALayerWithoutBlobsHasOtherThanTheNets) {
+  CaffeModel model = ModelWith({{"conv1", 0}});
+  model.bare = {"data", "fc6"};
+  const std::vector<std::vector<SharedBlob>> params = {{{"conv1", 0, {1}}}, {{"fc6", 0, {1}}}, {{"fc6", 1, {1}}}};
+  EXPECT_EQ(CheckBlobCounts(model, {"data", "conv1", "fc6"}, params).message(), Said(0, 2));
+  EXPECT_TRUE(CheckBlobCounts(model, {"data", "conv1"}, {params[0]}).ok());
+  const std::vector<std::vector<SharedBlob>> shared = {{{"conv1", 0, {1}}, {"fc6", 0, {1}}}};
+  EXPECT_TRUE(CheckBlobCounts(model, {"data", "conv1", "fc6"}, shared).ok());
+}
+
 // As in HDF5 files, which have them once.
 TEST(CheckBlobCounts, SharedOnesMayBeWithAnotherLayer) {
   const std::set<std::string> layers = {"fc5", "fc6"};
