@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "base/input_file.h"
+#include "base/out_of_memory.h"
 
 #include "hdf5/hdf5_handle.h"
 #include "hdf5/hdf5_rows.h"
@@ -74,7 +75,7 @@ class Writer {
     const int rank = static_cast<int>(dims.size());
     const Hdf5Handle space(api_.create_space(rank, dims.data(), nullptr), api_.close_space);
     if (!space.ok()) return Error();
-    Hdf5Handle set(api_.create_dataset(group, name.c_str(), api_.native_float, space.id(), 0, 0, 0),
+    Hdf5Handle set(api_.create_dataset(group, name.c_str(), api_.native_float, space.id(), 0, api_.untimed, 0),
                    api_.close_dataset);
     if (!set.ok()) return Error();
     HP_RETURN_IF_ERROR(blob.data != nullptr ? WriteAll(set.id(), blob.data) : WriteRows(set.id(), dims, blob));
@@ -93,7 +94,7 @@ class Writer {
     const hsize_t one = 1;
     const Hdf5Handle space(api_.create_space(scalar ? 0 : 1, &one, nullptr), api_.close_space);
     if (!space.ok()) return Error();
-    Hdf5Handle set(api_.create_dataset(file(), name, type, space.id(), 0, 0, 0), api_.close_dataset);
+    Hdf5Handle set(api_.create_dataset(file(), name, type, space.id(), 0, api_.untimed, 0), api_.close_dataset);
     if (!set.ok() || api_.write(set.id(), type, 0, 0, 0, value) < 0 || !set.Close()) return Error();
     return OkStatus();
   }
@@ -177,7 +178,11 @@ class Reader {
     if (left == 0) return Error("dataset " + label + " is too large");
     Blob blob;
     blob.shape = dims.empty() ? Shape{1} : Shape(std::vector<int64_t>(dims.begin(), dims.end()));
-    blob.data.resize(blob.shape.count());
+    const std::string what = path_ + ": dataset " + label + " of shape \"" + blob.shape.ToString() + "\"";
+    HP_RETURN_IF_ERROR(OrOutOfMemory(what.c_str(), [&blob] {
+      blob.data.resize(blob.shape.count());
+      return OkStatus();
+    }));
     if (api_.read(set.id(), api_.native_float, 0, 0, 0, blob.data.data()) < 0)
       return Error("dataset " + label + " cannot be read as numbers");
     return blob;
@@ -209,12 +214,12 @@ class Reader {
     if (!group.ok()) return Error("data/" + Printable(layer) + " is neither a blob, named by its number, nor a layer");
     if (depth > kMostHdf5NameParts || ++*groups > kMostGroups) return Error("too many groups, or a circle of them");
     HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group.id()));
+    if (names.empty()) model->bare.insert(layer);
     for (const std::string& name : names) {
       const bool digits = !name.empty() && name.size() < 4 && name.find_first_not_of("0123456789") == std::string::npos;
       if (!digits || !HasDataset(group.id(), name)) {
         HP_RETURN_IF_ERROR(TakeLayer(data, layer + "/" + name, depth + 1, groups, model));
         continue;
-    if (names.empty()) model->bare.insert(layer);
       }
       HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group.id(), "data/" + layer, name));
       model->blobs[{layer, std::stoi(name)}] = std::move(blob);
@@ -223,21 +228,31 @@ class Reader {
   }
   StatusOr<int> Int(const char* name) const {
     const Hdf5Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
+    if (!set.ok()) return Error(std::string("no ") + name);
     int value = 0;
-    if (!set.ok() || api_.read(set.id(), api_.native_int, 0, 0, 0, &value) < 0) return Error(std::string("no ") + name);
+    if (!HasOneValue(set.id()) || api_.read(set.id(), api_.native_int, 0, 0, 0, &value) < 0) {
+      return Error(Format("%s is not one number", name));
+    }
     return value;
   }
   StatusOr<std::string> String(const char* name) const {
     const Hdf5Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
     if (!set.ok()) return Error(std::string("no ") + name);
     const Hdf5Handle type(api_.type_of(set.id()), api_.close_type);
-    std::string value(type.ok() ? api_.size_of(type.id()) : 0, '\0');
-    if (value.empty() || api_.read(set.id(), type.id(), 0, 0, 0, value.data()) < 0)
-      return Error(std::string("no ") + name);
+    const bool fixed = type.ok() && api_.class_of(type.id()) == H5T_STRING && api_.has_variable_size(type.id()) == 0;
+    std::string value(fixed ? api_.size_of(type.id()) : 0, '\0');
+    if (value.empty() || !HasOneValue(set.id()) || api_.read(set.id(), type.id(), 0, 0, 0, value.data()) < 0) {
+      return Error(Format("%s is not one text of fixed length", name));
+    }
     return std::string(value.c_str());
   }
 
  private:
+  bool HasOneValue(hid_t set) const {
+    const Hdf5Handle space(api_.space_of(set), api_.close_space);
+    return space.ok() && api_.points(space.id()) == 1;
+  }
+
   const Hdf5Api& api_;
   const std::string path_;
   const Hdf5Handle file_;

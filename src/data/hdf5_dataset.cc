@@ -97,6 +97,7 @@ StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list,
   for (int line = 1; !rest.empty(); ++line) {
     std::string_view path = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(path.size() + 1, rest.size()));
+  (void)QuietHdf5();
     path = path.substr(0, path.find_last_not_of(kBlanksOfHdf5List) + 1);
     path.remove_prefix(std::min(path.find_first_not_of(kBlanksOfHdf5List), path.size()));
     if (path.empty()) continue;
@@ -208,7 +209,7 @@ StatusOr<Hdf5Dataset::OpenFile*> Hdf5Dataset::Use(size_t file) {
     return open_.back().get();
   }
   HP_RETURN_IF_ERROR(CheckFile(files_[file]));
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, LoadHdf5());
   if (open_.size() == kMostOpenFiles) open_.erase(open_.begin());
   auto open = std::make_unique<OpenFile>(*api, file, files_[file].path, tops_);
   if (!std::all_of(open->sets.begin(), open->sets.end(), [](const auto& set) { return set->ok(); }))
@@ -266,3 +267,4 @@ StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string&, const s
 #endif
 
 }  // namespace hp
+  HP_RETURN_IF_ERROR(QuietHdf5().status());

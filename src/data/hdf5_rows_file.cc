@@ -23,6 +23,7 @@ class RowsFile final : public Hdf5RowsFile {
 
   ~RowsFile() override {
     MutexLock lock(Hdf5Mutex());
+    (void)QuietHdf5();
     open_.clear();
     file_.reset();
     if (!finished_) unlink(temporary_.c_str());
@@ -37,8 +38,9 @@ class RowsFile final : public Hdf5RowsFile {
       const std::vector<hsize_t> dims = DimsOf(set);
       const Hdf5Handle space(api_.create_space(static_cast<int>(dims.size()), dims.data(), nullptr), api_.close_space);
       if (!space.ok()) return Error();
-      open_.emplace_back(api_.create_dataset(file_->id(), set.name.c_str(), api_.native_float, space.id(), 0, 0, 0),
-                         api_.close_dataset);
+      open_.emplace_back(
+          api_.create_dataset(file_->id(), set.name.c_str(), api_.native_float, space.id(), 0, api_.untimed, 0),
+          api_.close_dataset);
       if (!open_.back().ok()) return Error();
     }
     return OkStatus();
@@ -47,14 +49,14 @@ class RowsFile final : public Hdf5RowsFile {
   Status Put(size_t set, int64_t first_row, std::span<const float> values) override {
     const int64_t count = std::ssize(values) / sets_[set].row.count();
     MutexLock lock(Hdf5Mutex());
-    errno = 0;
+    HP_RETURN_IF_ERROR(QuietHdf5().status());
     const std::vector<hsize_t> dims = DimsOf(sets_[set]);
     return WriteHdf5Rows(api_, open_[set].id(), dims, first_row, count, values.data()) ? OkStatus() : Error();
   }
 
   Status Finish() override {
     MutexLock lock(Hdf5Mutex());
-    errno = 0;
+    HP_RETURN_IF_ERROR(QuietHdf5().status());
     bool closed = true;
     for (Hdf5Handle& set : open_) closed &= set.Close();
     if (!closed || !file_->Close() || rename(temporary_.c_str(), path_.c_str()) != 0) return Error();

@@ -10,11 +10,12 @@
 
 namespace hp {
 
-/// To be held by whoever calls the library, while it does: Debian's build is not thread-safe. Handles may stay open
+/// To be held by whoever calls the library, while it does: not every build of it is thread-safe. Handles may stay open
 /// between calls.
 Mutex* Hdf5Mutex();
 
-/// LoadHdf5, with the library's opinions of errors kept off stderr, and errno 0. Under Hdf5Mutex.
+/// LoadHdf5, with the library's opinions of this thread's errors kept off stderr, and errno 0. Under Hdf5Mutex, once
+/// for each time that it is locked: a build that is thread-safe has a setting for each thread.
 StatusOr<const Hdf5Api*> QuietHdf5();
 
 /// A file, dataset, space or type of the library's, closed at its end. Under Hdf5Mutex.

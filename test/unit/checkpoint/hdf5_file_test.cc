@@ -7,10 +7,12 @@
 #include "hdf5/hdf5_api.h"
 #include "hdf5/hdf5_handle.h"
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -29,6 +31,24 @@ class Hdf5FileTest : public testing::Test {
   }
   void TearDown() override {
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+  /// Adds a dataset without values to a group of a file, where `instead` may have stood. @param type by the library's
+  /// functions.
+  template <typename Type>
+  static void AddSet(const std::string& path, const char* group, const char* name, const std::vector<hsize_t>& dims,
+                     const Type& type, bool instead = false) {
+    const MutexLock lock(Hdf5Mutex());
+    const StatusOr<const Hdf5Api*> found = QuietHdf5();
+    ASSERT_TRUE(found.ok());
+    const Hdf5Api& api = **found;
+    const Hdf5Handle file(api.open_file(path.c_str(), 0x0001u, 0), api.close_file);  // H5F_ACC_RDWR
+    const Hdf5Handle in(api.open_group(file.id(), group, 0), api.close_group);
+    if (instead) {
+      ASSERT_GE(api.unlink(in.id(), name, 0), 0);
+    }
+    const Hdf5Handle space(api.create_space(static_cast<int>(dims.size()), dims.data(), nullptr), api.close_space);
+    const Hdf5Handle set(api.create_dataset(in.id(), name, type(api), space.id(), 0, 0, 0), api.close_dataset);
+    ASSERT_TRUE(set.ok());
   }
 
   std::string folder_;
@@ -104,20 +124,83 @@ TEST_F(Hdf5FileTest, ABlobOfNoNumbersIsNamedWithItsLayer) {
   const std::string path = folder_ + "/model.h5";
   const float one = 1;
   ASSERT_TRUE(WriteHdf5Model(path, {{{"fc", 0}, {{1}, &one}}}).ok());
-  {
-    const MutexLock lock(Hdf5Mutex());
-    const StatusOr<const Hdf5Api*> found = QuietHdf5();
-    ASSERT_TRUE(found.ok());
-    const Hdf5Api& api = **found;
-    const Hdf5Handle file(api.open_file(path.c_str(), 0x0001u, 0), api.close_file);  // H5F_ACC_RDWR
-    const Hdf5Handle group(api.open_group(file.id(), "data/fc", 0), api.close_group);
-    const hsize_t dim = 1;
-    const Hdf5Handle space(api.create_space(1, &dim, nullptr), api.close_space);
-    ASSERT_TRUE(
-        Hdf5Handle(api.create_dataset(group.id(), "1", api.c_string, space.id(), 0, 0, 0), api.close_dataset).ok());
-  }
+  AddSet(path, "data/fc", "1", {1}, [](const Hdf5Api& api) { return api.c_string; });
   EXPECT_EQ(ReadHdf5Model(path).status().message(),
             path + ": truncated, or not a Caffe file: dataset data/fc/1 cannot be read as numbers");
+}
+
+TEST_F(Hdf5FileTest, ABlobBeyondMemoryIsNamed) {
+  const std::string path = folder_ + "/model.h5";
+  const float one = 1;
+  ASSERT_TRUE(WriteHdf5Model(path, {{{"fc", 0}, {{1}, &one}}}).ok());
+  // 2 TiB, of which nothing is written.
+  AddSet(path, "data/fc", "1", {1 << 20, 1 << 19}, [](const Hdf5Api& api) { return api.native_float; });
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit some{size_t{1} << 40, before.rlim_max};
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &some), 0);
+  EXPECT_EQ(ReadHdf5Model(path).status().message(),
+            "out of memory: " + path + ": dataset data/fc/1 of shape \"1048576 524288\"");
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+#endif
+}
+
+// Equal states are equal files, whatever the clock says: hosts compare their copies.
+TEST_F(Hdf5FileTest, FilesHaveNoTimes) {
+  const float one = 1;
+  caffe::SolverState head;
+  head.set_iter(4);
+  head.set_learned_net("model");
+  const auto begin = static_cast<uint32_t>(time(nullptr));
+  ASSERT_TRUE(WriteHdf5Model(folder_ + "/model.h5", {{{"a/fc", 0}, {{1}, &one}}}).ok());
+  ASSERT_TRUE(WriteHdf5State(folder_ + "/state.h5", head, {{{1}, &one}}).ok());
+  for (const char* const name : {"/model.h5", "/state.h5"}) {
+    std::ifstream file(folder_ + name, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    for (size_t at = 0; at + 4 <= bytes.size(); ++at) {
+      uint32_t seconds = 0;
+      std::memcpy(&seconds, bytes.data() + at, sizeof(seconds));
+      ASSERT_FALSE(seconds >= begin && seconds <= begin + 60) << name << ": a time at byte " << at;
+    }
+  }
+}
+
+/// A file of a program that reads and writes a number, or a text, where there are others, or none.
+TEST_F(Hdf5FileTest, AHeadOfOtherSizesIsRefused) {
+  const std::string path = folder_ + "/state.h5";
+  caffe::SolverState head;
+  head.set_iter(4);
+  head.set_learned_net("model");
+  const auto replace = [&](const char* name, hsize_t count, bool number, bool variable) {
+    EXPECT_TRUE(WriteHdf5State(path, head, {}).ok());
+    AddSet(
+        path, "/", name, {count},
+        [&](const Hdf5Api& api) {
+          if (number) return api.native_int;
+          const hid_t text = api.copy_type(api.c_string);  // open to the end
+          EXPECT_TRUE(!variable || api.set_size(text, H5T_VARIABLE) >= 0);
+          return text;
+        },
+        true);
+  };
+  const auto read = [&] {
+    caffe::SolverState state;
+    return ReadHdf5State(path, &state).status().message();
+  };
+  const std::string begin = path + ": truncated, or not a Caffe file: ";
+  for (const hsize_t count : {0, 50, 100000}) {
+    replace("iter", count, true, false);
+    EXPECT_EQ(read(), begin + "iter is not one number") << count;
+    replace("current_step", count, true, false);
+    EXPECT_EQ(read(), begin + "current_step is not one number") << count;
+    replace("learned_net", count, false, false);
+    EXPECT_EQ(read(), begin + "learned_net is not one text of fixed length") << count;
+  }
+  replace("learned_net", 1, true, false);
+  EXPECT_EQ(read(), begin + "learned_net is not one text of fixed length");
+  replace("learned_net", 1, false, true);
+  EXPECT_EQ(read(), begin + "learned_net is not one text of fixed length");
 }
 
 /// Binary files say that a layer is a BatchNorm; these don't.

@@ -117,6 +117,28 @@ TEST_F(Hdf5DatasetTest, LabelsOfPixels) {
     const float first = 12 * static_cast<float>(record < 3 ? record : record - 3);
     EXPECT_EQ(labels, (std::vector<float>{first, first + 3, first + 6, first + 9}));
   }
+// A library that is thread-safe asks each thread apart whether its errors are printed.
+TEST_F(Hdf5DatasetTest, TheLibraryPrintsNothingOnAnyThread) {
+  WriteRows("a", {3, 100000}, 0);
+  auto dataset = OpenFiles({"a"});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(open, gone) != folder_ / "a") continue;
+    const int closed_for_reading = ::open("/dev/null", O_WRONLY);
+    ASSERT_GE(dup2(closed_for_reading, std::stoi(open.path().filename())), 0);
+    close(closed_for_reading);
+  }
+  testing::internal::CaptureStderr();
+  Status status;
+  std::thread([&] {
+    caffe::Datum datum;
+    status = (*dataset)->ReadDatum(2, &datum);
+  }).join();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_THAT(status.message(), MatchesRegex(".*/a: row 2: cannot be read: no numbers, or damaged"));
+}
+
   const uint64_t fingerprint = (*dataset)->Fingerprint();
   dataset->reset();  // a file that is open is not written
   WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 2, 2, 1});
