@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <sstream>
 
 namespace hp {
 
@@ -26,6 +28,19 @@ constexpr std::string_view kBlanksOfHdf5List = " \t\r";
 std::string RowText(const Shape& row) { return row.rank() == 0 ? "one number" : "[" + row.ToString() + "]"; }
 
 constexpr char kSignature[] = "\x89HDF";
+
+/// The files that a line names: one, whose name may have blanks, or several with blanks between them, as Caffe reads
+/// it.
+std::vector<std::string> FilesOfLine(std::string_view line) {
+  std::vector<std::string> words;
+  std::istringstream text{std::string(line)};
+  for (std::string word; text >> word;) words.push_back(word);
+  std::error_code error;
+  const bool several =
+      words.size() > 1 && !std::filesystem::exists(line, error) && std::filesystem::exists(words[0], error);
+  if (!several && !words.empty()) words = {std::string(line)};
+  return words;
+}
 
 }  // namespace
 
@@ -82,6 +97,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& list, const std::vector<std::string>
 
 Hdf5Dataset::~Hdf5Dataset() {
   const MutexLock lock(Hdf5Mutex());
+  (void)QuietHdf5();
   open_.clear();
 }
 
@@ -97,11 +113,11 @@ StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list,
   for (int line = 1; !rest.empty(); ++line) {
     std::string_view path = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(path.size() + 1, rest.size()));
-  (void)QuietHdf5();
     path = path.substr(0, path.find_last_not_of(kBlanksOfHdf5List) + 1);
     path.remove_prefix(std::min(path.find_first_not_of(kBlanksOfHdf5List), path.size()));
-    if (path.empty()) continue;
-    HP_RETURN_IF_ERROR(dataset->AddFile({std::string(path), line, dataset->size_, {}}));
+    for (const std::string& file : FilesOfLine(path)) {
+      HP_RETURN_IF_ERROR(dataset->AddFile({file, line, dataset->size_, {}}));
+    }
   }
   if (dataset->files_.empty()) return InvalidArgument("list of HDF5 files %s has no lines", list.c_str());
   return std::unique_ptr<Dataset>(std::move(dataset));
@@ -136,6 +152,10 @@ StatusOr<Shape> Hdf5Dataset::RowShape(const Rows& set, const File& file, int top
   const bool fits = !dims.empty() && dims.size() <= 4 && std::all_of(dims.begin(), dims.end(), [](hsize_t dim) {
     return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
   });
+  if (!dims.empty() && dims[0] > static_cast<hsize_t>(Shape::kMaxDim)) {
+    return InvalidArgument("%s has %llu rows; expected at most %lld", name.c_str(),
+                           static_cast<unsigned long long>(dims[0]), static_cast<long long>(Shape::kMaxDim));
+  }
   if (!fits) {
     return InvalidArgument("%s has the shape [%s]; expected [rows] and up to three dims behind", name.c_str(),
                            set.ShapeText().c_str());
@@ -251,6 +271,7 @@ Status Hdf5Dataset::ReadTop(int64_t record, int top, const caffe::Datum&, float*
 Status Hdf5Dataset::ReadRow(int64_t record, int top, float* out) {
   const size_t file = FileOf(record);
   const MutexLock lock(Hdf5Mutex());
+  HP_RETURN_IF_ERROR(QuietHdf5().status());
   HP_ASSIGN_OR_RETURN(const OpenFile* open, Use(file));
   if (open->sets[top]->Read(record - files_[file].first_row, 1, open->api.native_float, out)) return OkStatus();
   HP_RETURN_IF_ERROR(CheckFile(files_[file]));  // the cause, if there is one
@@ -267,4 +288,3 @@ StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string&, const s
 #endif
 
 }  // namespace hp
-  HP_RETURN_IF_ERROR(QuietHdf5().status());

@@ -3,8 +3,11 @@
 #include "test/support/write_hdf5.h"
 
 #include "data_test_util.h"
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 namespace hp {
@@ -71,6 +74,15 @@ TEST_F(Hdf5DatasetTest, RecordsAreTheRowsOfAllFiles) {
   EXPECT_EQ((*dataset)->Describe(4), (folder_ / "list") + ":4: " + (folder_ / "b") + ": row 1");
 }
 
+TEST_F(Hdf5DatasetTest, ALineMayHaveSeveralFilesOrOneWithBlanksInItsName) {
+  for (const char* const name : {"a", "b", "a b"}) WriteRows(name, {3, 2}, 0);
+  EXPECT_EQ(Open((folder_ / "a") + "\t " + (folder_ / "b") + "\n" + (folder_ / "a b")).value()->size(), 9);
+  EXPECT_EQ(Open((folder_ / "a") + " " + (folder_ / "none")).status().message(),
+            (folder_ / "list") + ":1: " + (folder_ / "none") + ": no such file");
+  EXPECT_EQ(Open(folder_ / "no file").status().message(),
+            (folder_ / "list") + ":1: " + (folder_ / "no file") + ": no such file");
+}
+
 TEST_F(Hdf5DatasetTest, DimsThatAreNotThereAreOne) {
   WriteRows("a", {4, 5}, 0);
   caffe::Datum datum;
@@ -105,18 +117,6 @@ TEST_F(Hdf5DatasetTest, ManyFilesAreReadByManyThreadsInAnyOrder) {
   second.join();
 }
 
-TEST_F(Hdf5DatasetTest, LabelsOfPixels) {
-  WriteRows("a", {3, 2, 2, 1}, 0, "float", "int", {3, 1, 2, 2});
-  WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 1, 2, 2});
-  auto dataset = OpenFiles({"a", "b"});
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->top_shape(1), (Shape{1, 2, 2}));
-  for (const int64_t record : {4, 0, 3, 2, 1}) {
-    std::vector<float> labels(4);
-    ASSERT_TRUE((*dataset)->ReadTop(record, 1, {}, labels.data()).ok());
-    const float first = 12 * static_cast<float>(record < 3 ? record : record - 3);
-    EXPECT_EQ(labels, (std::vector<float>{first, first + 3, first + 6, first + 9}));
-  }
 // A library that is thread-safe asks each thread apart whether its errors are printed.
 TEST_F(Hdf5DatasetTest, TheLibraryPrintsNothingOnAnyThread) {
   WriteRows("a", {3, 100000}, 0);
@@ -139,6 +139,18 @@ TEST_F(Hdf5DatasetTest, TheLibraryPrintsNothingOnAnyThread) {
   EXPECT_THAT(status.message(), MatchesRegex(".*/a: row 2: cannot be read: no numbers, or damaged"));
 }
 
+TEST_F(Hdf5DatasetTest, LabelsOfPixels) {
+  WriteRows("a", {3, 2, 2, 1}, 0, "float", "int", {3, 1, 2, 2});
+  WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 1, 2, 2});
+  auto dataset = OpenFiles({"a", "b"});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->top_shape(1), (Shape{1, 2, 2}));
+  for (const int64_t record : {4, 0, 3, 2, 1}) {
+    std::vector<float> labels(4);
+    ASSERT_TRUE((*dataset)->ReadTop(record, 1, {}, labels.data()).ok());
+    const float first = 12 * static_cast<float>(record < 3 ? record : record - 3);
+    EXPECT_EQ(labels, (std::vector<float>{first, first + 3, first + 6, first + 9}));
+  }
   const uint64_t fingerprint = (*dataset)->Fingerprint();
   dataset->reset();  // a file that is open is not written
   WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 2, 2, 1});
