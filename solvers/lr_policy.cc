@@ -27,7 +27,7 @@ const std::vector<PolicyRule>& Rules() {
       {"inv", Policy::kInv, {"gamma", "power"}},
       {"multistep", Policy::kMultistep, {"gamma", "stepvalue"}},
       {"poly", Policy::kPoly, {"power"}},
-      {"sigmoid", Policy::kSigmoid, {"gamma"}},
+      {"sigmoid", Policy::kSigmoid, {"gamma", "stepsize"}},
   };
   return rules;
 }
@@ -76,8 +76,7 @@ Status CheckLearningRate(const caffe::SolverParameter& solver) {
     return InvalidArgument("lr_policy: \"%s\" is unknown; expected fixed, step, exp, inv, multistep, poly or sigmoid",
                            solver.lr_policy().c_str());
   }
-  const bool needs_stepsize = rule->policy == Policy::kStep || rule->policy == Policy::kSigmoid;
-  if (needs_stepsize && !solver.has_stepsize()) {
+  if (rule->policy == Policy::kStep && !solver.has_stepsize()) {
     return InvalidArgument("lr_policy: \"%s\" needs stepsize, which is missing", rule->name);
   }
   if (rule->policy == Policy::kStep && solver.stepsize() <= 0) {

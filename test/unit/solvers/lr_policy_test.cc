@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "base_lr: 0.1 lr_policy: 'inv' power: 0.75", "base_lr: 0.1 lr_policy: 'inv' gamma: 0.5",
                     "base_lr: 0.1 lr_policy: 'multistep' gamma: 0.1",
                     "base_lr: 0.1 lr_policy: 'multistep' stepvalue: 4", "base_lr: 0.1 lr_policy: 'poly' max_iter: 60",
-                    "base_lr: 0.1 lr_policy: 'sigmoid' stepsize: 30",
+                    "base_lr: 0.1 lr_policy: 'sigmoid' stepsize: 30", "base_lr: 0.1 lr_policy: 'sigmoid' gamma: -0.2",
                     // Steps wait for those before them, and each for an iteration of its own.
                     "base_lr: 0.1 lr_policy: 'multistep' gamma: 0.5 stepvalue: 0 stepvalue: 9 stepvalue: 9 "
                     "stepvalue: 3 stepvalue: 12 stepvalue: -5 stepvalue: 40"));
@@ -156,8 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"lr_policy: 'fixed' warmup_iter: 1 warmup_start_lr: -2", "warmup_start_lr: -2"},
                     BadCase{"lr_policy: 'fixed' warmup_start_lr: 1", "needs warmup_iter"},
                     BadCase{"base_lr: 1 lr_policy: 'fixed' min_lr: 0.1", "\"fixed\" has none"},
-                    BadCase{"base_lr: 1 lr_policy: 'poly' power: 1 max_iter: 5 min_lr: 2", "min_lr: 2; expected"},
-                    BadCase{"lr_policy: 'sigmoid' gamma: 1", "\"sigmoid\" needs stepsize"}));
+                    BadCase{"base_lr: 1 lr_policy: 'poly' power: 1 max_iter: 5 min_lr: 2", "min_lr: 2; expected"}));
 
 }  // namespace
 }  // namespace hp
