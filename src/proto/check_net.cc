@@ -16,7 +16,7 @@ class Checker {
 
  private:
   Status CheckLayer(const caffe::LayerParameter& layer) const {
-    const std::string& where = layer.has_place() ? layer.place() : path_;
+    const std::string& where = layer.place_size() > 0 ? layer.place(0) : path_;
     const char* name = layer.name().c_str();
     if (layer.type().empty()) {
       return InvalidArgument("%s: layer \"%s\" has no type; expected type: \"...\"", where.c_str(), name);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <iterator>
 #include <list>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -42,14 +43,21 @@ LayerParameter Essence(const LayerParameter& layer) {
 
 /// A layer of the union, and the nets that have it, by Phase::index.
 struct UnitedLayer {
+  UnitedLayer(const LayerParameter& of, int net) : layer(&of) { Join(net, of); }
+  void Join(int net, const LayerParameter& of) {
+    nets.insert(net);
+    if (of.place_size() > 0) places[net] = of.place(0);
+  }
+
   const LayerParameter* layer;
   std::set<int> nets;
+  std::map<int, std::string> places;  // by net
 };
 
 class NetUnion {
  public:
   explicit NetUnion(const NetParameter& train) {
-    for (const LayerParameter& layer : train.layer()) entries_.push_back({&layer, {0}});
+    for (const LayerParameter& layer : train.layer()) entries_.emplace_back(layer, 0);
   }
 
   /// What the union lacks goes behind a layer of its name, so that a table that places it by name and range places
@@ -70,11 +78,11 @@ class NetUnion {
       }
       if (same != bound || trained[i] != entries_.end()) {
         entries_.splice(same, own);
-        same->nets.insert(net);
+        same->Join(net, layer);
         next = std::next(same);
         continue;
       }
-      own.push_back({&layer, {net}});
+      own.emplace_back(layer, net);
       const Entry namesake =
           std::find_if(next, bound, [&](const UnitedLayer& entry) { return entry.layer->name() == layer.name(); });
       if (namesake == bound) continue;
@@ -92,6 +100,11 @@ class NetUnion {
       *layer = *entry.layer;
       layer->clear_include();
       layer->clear_exclude();
+      layer->clear_place();
+      for (int i = 0; i < nets && !entry.places.empty(); ++i) {
+        const auto place = entry.places.find(i);
+        layer->add_place(place == entry.places.end() ? entry.places.begin()->second : place->second);
+      }
       if (std::ssize(entry.nets) < nets) Include(entry.nets, nets, layer);
     }
   }

@@ -22,13 +22,15 @@ std::string LayerNamedBy(const std::string& message) {
   return end == std::string::npos ? "" : message.substr(begin.size(), end - begin.size());
 }
 
-// AtLayer for the first of some layers that the message names.
-Status AtNamed(const Status& status, const caffe::NetParameter& net, const std::vector<int>& layers) {
+// AtLayer for the first of some layers that the message names. @param index of the phase.
+Status AtNamed(const Status& status, const caffe::NetParameter& net, const std::vector<int>& layers, int index) {
   const std::string name = LayerNamedBy(status.message());
   if (status.ok() || name.empty()) return status;
   const auto named = [&](int i) { return net.layer(i).name() == name; };
   const auto found = std::find_if(layers.begin(), layers.end(), named);
-  return found == layers.end() ? status : AtLayer(status, net.layer(*found));
+  if (found == layers.end() || net.layer(*found).place_size() == 0) return status;
+  const caffe::LayerParameter& layer = net.layer(*found);
+  return status.Prepend(layer.place(index < layer.place_size() ? index : 0));
 }
 
 // Line of a solver's field, from 1; 0: it is not set in the text that `tree` was made of.
@@ -51,17 +53,17 @@ std::string AtFirstField(std::string fault, const std::string& path, const TextF
 }  // namespace
 
 Status AtLayer(const Status& status, const caffe::LayerParameter& layer) {
-  return layer.place().empty() ? status : status.Prepend(layer.place());
+  return layer.place_size() == 0 ? status : status.Prepend(layer.place(0));
 }
 
 Status AtLayer(const Status& status, const caffe::NetParameter& net, Phase phase) {
-  return AtNamed(status, net, LayersOf(net, phase));
+  return AtNamed(status, net, LayersOf(net, phase), phase.index());
 }
 
 Status AtLayer(const Status& status, const caffe::NetParameter& net) {
   std::vector<int> all(net.layer_size());
   std::iota(all.begin(), all.end(), 0);
-  return AtNamed(status, net, all);
+  return AtNamed(status, net, all, 0);
 }
 
 Status AtFields(const Status& status, const std::string& solver_path) {

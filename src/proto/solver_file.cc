@@ -63,9 +63,4 @@ std::vector<std::string> WeightsOf(const caffe::SolverParameter& solver) {
   return files;
 }
 
-StatusOr<caffe::NetParameter> NetOfSolver(const caffe::SolverParameter& solver) {
-  if (solver.has_net_param()) return solver.net_param();
-  return ReadNet(solver.net());
-}
-
 }  // namespace hp

@@ -98,11 +98,11 @@ Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* pla
   }
   for (int i = 0; i < net->layer_size(); ++i) {
     const std::string place = place_of(upgrade.origins[i]);
-    if (net->layer(i).has_place()) {
+    if (net->layer(i).place_size() > 0) {
       return InvalidArgument("%s: unknown field \"place\" of layer \"%s\"", place.c_str(),
                              net->layer(i).name().c_str());
     }
-    net->mutable_layer(i)->set_place(place);
+    net->mutable_layer(i)->add_place(place);
   }
   KeepBatchOfReshapes(net);
   HP_RETURN_IF_ERROR(CheckNet(*net, path));

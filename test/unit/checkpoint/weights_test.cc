@@ -78,7 +78,7 @@ TEST_F(WeightsTest, WritesWhatProtobufReads) {
                           {{"conv1", 1}, {{3}, bias.data()}},
                           {{"fc", 0}, {{200, 300}, matrix.data()}}};
   caffe::NetParameter net = Net();
-  net.mutable_layer(1)->set_place("net.prototxt:3");  // says nothing elsewhere
+  net.mutable_layer(1)->add_place("net.prototxt:3");  // says nothing elsewhere
   ASSERT_TRUE(WriteCaffeModel(path_, net, blobs).ok());
 
   caffe::NetParameter read;

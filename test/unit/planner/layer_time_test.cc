@@ -78,7 +78,7 @@ TEST(LayerTimeTest, AProfileOfAnotherNetOrOtherSamplesIsRefused) {
   const auto net = Parse<caffe::NetParameter>(kJobNet);
   ProfileConfig config = Parse<ProfileConfig>(kTimes);
   caffe::NetParameter elsewhere = net;
-  for (caffe::LayerParameter& layer : *elsewhere.mutable_layer()) layer.set_place("/other/net.prototxt:1");
+  for (caffe::LayerParameter& layer : *elsewhere.mutable_layer()) layer.add_place("/other/net.prototxt:1");
   EXPECT_EQ(ProfileHash(elsewhere), ProfileHash(net));
   config.set_net_hash(ProfileHash(net));
   const auto profile = Profile::Create(config, "p.prototxt");

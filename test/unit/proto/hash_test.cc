@@ -52,7 +52,7 @@ TEST(HashTest, NetLeavesOutWhatDiffersFromHostToHost) {
 TEST(HashTest, NetLeavesOutWhereItsLayersStand) {
   caffe::NetParameter net = Parse<caffe::NetParameter>("layer { name: 'a' type: 'ReLU' }");
   const uint64_t hash = NetHash(net);
-  net.mutable_layer(0)->set_place("/a/net.prototxt:1");
+  net.mutable_layer(0)->add_place("/a/net.prototxt:1");
   EXPECT_EQ(NetHash(net), hash);
 }
 

@@ -172,7 +172,7 @@ TEST_F(SolverFileTest, MissingNetNamesBothPlaces) {
   const auto solver = ReadSolver(path);
   EXPECT_EQ(solver.status().code(), StatusCode::kNotFound);
   EXPECT_EQ(solver.status().message(),
-            path + ": net \"no_such.prototxt\": no such file: no_such.prototxt or " + folder_ + "/no_such.prototxt");
+            path + ":1: net \"no_such.prototxt\": no such file: no_such.prototxt or " + folder_ + "/no_such.prototxt");
 }
 
 TEST_F(SolverFileTest, FaultsOfANetInTheSolverNameTheLine) {
@@ -354,6 +354,28 @@ TEST_F(SolverFileTest, StatesChooseLayers) {
             "a b/TRAIN c/TRAIN");
 }
 
+TEST_F(SolverFileTest, StatesHaveNoOtherPhase) {
+  Write("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
+  Write("test.prototxt", "state { phase: TEST } layer { name: 'a' type: 'ReLU' }");
+  const std::string path = folder_ + "/s.prototxt";
+  const auto error = [this](const std::string& text) {
+    const auto solver = ReadSolver(Write("s.prototxt", text));
+    return solver.ok() ? NetOfSolver(*solver).status().message() : solver.status().message();
+  };
+  EXPECT_EQ(error("net: 'net.prototxt'\ntrain_state { phase: TEST }"),
+            path + ":2: the state has phase: TEST, of a net that is trained; expected no phase, or TRAIN");
+  EXPECT_EQ(error("net: 'net.prototxt' test_iter: 1\ntest_state { phase: TRAIN }"),
+            path + ":2: the state has phase: TRAIN, of a net that is tested; expected no phase, or TEST");
+  EXPECT_EQ(error("net: 'test.prototxt'"), folder_ +
+                                               "/test.prototxt: the state has phase: TEST, of a net that is "
+                                               "trained; expected no phase, or TRAIN");
+  EXPECT_EQ(error("net_param { state { phase: TRAIN } layer { name: 'a' type: 'ReLU' } } test_iter: 1"),
+            path + ":1: the state has phase: TRAIN, of a net that is tested; expected no phase, or TEST");
+  EXPECT_EQ(error("train_net: 'net.prototxt' test_net: 'test.prototxt' test_iter: 1 test_state { phase: TEST }"), "");
+  EXPECT_EQ(error("net_param { state { phase: TRAIN } layer { name: 'a' type: 'ReLU' } } train_state { stage: 'x' }"),
+            "");
+}
+
 TEST_F(SolverFileTest, LayersOfOneNameThatAStateBringsTogetherGetNamesOfTheirOwn) {
   Write("net.prototxt",
         "layer { name: 'a' type: 'ReLU' include { stage: 'big' } } layer { name: 'a' type: 'ReLU' include { stage: "
@@ -369,16 +391,16 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
     return ReadSolver(Write("s.prototxt", text)).status().message();
   };
   const std::string path = folder_ + "/s.prototxt";
-  EXPECT_EQ(error("net: 'train.prototxt' train_net: 'train.prototxt'").substr(0, path.size() + 42),
-            path + ": the solver names several nets to train; ");
+  EXPECT_EQ(error("net: 'train.prototxt' train_net: 'train.prototxt'").substr(0, path.size() + 44),
+            path + ":1: the solver names several nets to train; ");
   EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'test.prototxt'"),
-            path + ": 0 test_iter for 1 test_net; expected one for each");
+            path + ":1: 0 test_iter for 1 test_net; expected one for each");
   EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'a' test_net: 'b' test_iter: 1"),
-            path + ": 1 test_iter for 2 test_net; expected one for each");
+            path + ":1: 1 test_iter for 2 test_net; expected one for each");
   EXPECT_EQ(error("net: 'train.prototxt' test_iter: 1 test_state { } test_state { }"),
-            path + ": 2 test_state for 1 tests; expected none, or one for each");
+            path + ":1: 2 test_state for 1 tests; expected none, or one for each");
   EXPECT_EQ(error("train_net: 'none.prototxt'"),
-            path + ": train_net \"none.prototxt\": no such file: none.prototxt or " + folder_ + "/none.prototxt");
+            path + ":1: train_net \"none.prototxt\": no such file: none.prototxt or " + folder_ + "/none.prototxt");
   Write("other.prototxt",
         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'conv' top: 'loss' }\n"
         "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { "
@@ -392,6 +414,11 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
   ASSERT_TRUE(solver.ok()) << solver.status();
   EXPECT_EQ(AtLayer(InvalidArgument("layer \"accuracy\": is wrong"), solver->net_param()).message(),
             folder_ + "/test.prototxt:3: layer \"accuracy\": is wrong");
+  // What both have stands in two files.
+  for (const auto& [phase, file] : {std::pair(caffe::TRAIN, "/train"), std::pair(caffe::TEST, "/test")}) {
+    EXPECT_THAT(AtLayer(InvalidArgument("layer \"conv\": is wrong"), solver->net_param(), phase).message(),
+                testing::StartsWith(folder_ + file + ".prototxt:"));
+  }
 }
 
 TEST_F(SolverFileTest, LayersOfOneNameGetNamesOfTheirOwn) {

@@ -150,7 +150,7 @@ TEST_F(RunTest, FilesThatDoNotDependOnTheWorkingFolder) {
   EXPECT_EQ(files->data, (std::vector<std::string>{"/data/train", fs::absolute("mean").string()}));
   ASSERT_TRUE(fs::create_directory(Path("run")));
   ASSERT_TRUE(WriteRunFiles(*files, Path("run"), "hplaunch").ok());
-  for (const caffe::LayerParameter& layer : files->net.layer()) EXPECT_FALSE(layer.has_place()) << "Caffe knows none";
+  for (const caffe::LayerParameter& layer : files->net.layer()) EXPECT_EQ(layer.place_size(), 0) << "Caffe knows none";
   const auto again = ReadSolver(Path("run/solver.prototxt"));
   ASSERT_TRUE(again.ok()) << again.status();
   const auto net = NetOfSolver(*again);
