@@ -5,8 +5,12 @@ usage: training_torch_test.py HPNODE CONVERT_IMAGESET [--net=googlenet|resnet50]
 
 Trains a net of examples/ on images that are scaled up without smoothing, and prints the loss of each iteration: ours,
 PyTorch's, and PyTorch's from weights that differ by 1e-7, which says how far rounding alone leads. Ours follows within
-1e-3 of the loss for 20 iterations, or as closely as PyTorch follows itself. FOLDER has CIFAR-10's binary files
-(data_batch_1.bin); without it the images are drawn. Skipped (77) without python3-torch.
+1e-3 of the loss for 20 iterations. FOLDER has CIFAR-10's binary files (data_batch_1.bin); without it the images are
+drawn. Skipped (77) without python3-torch.
+
+So that rounding does not lead further than that: the rates are gentle ones, and ResNet-50's branches begin with a scale
+of 0 behind their last convolution. With a scale of 1 its gradients are so large at first that PyTorch leaves itself by 2%
+in the third iteration. Source: Goyal et al., "Accurate, Large Minibatch SGD", 2017, arXiv:1706.02677, section 5.1.
 """
 import argparse, os, random, re, struct, subprocess, sys, tempfile
 
@@ -28,10 +32,11 @@ except ImportError as error:
     sys.exit(77)
 
 TOLERANCE, FOLLOWED = 1e-3, 20
-NOISE, OWN = 1e-7, 3  # of weights; how many times what that leads to is allowed: a net that is sensitive has luck, too
+NOISE = 1e-7  # of weights
 SIDES = {"resnet50": 64, "googlenet": 224}  # what CIFAR-10's 32 pixels are scaled up to
 BATCHES = {"resnet50": 32, "googlenet": 32}
-RATES = {"resnet50": 0.0002, "googlenet": 0.0005}  # at published ones the losses rise at first, and what rounding does
+RATES = {"resnet50": 0.001, "googlenet": 0.0002}  # at published ones the losses rise at first, and what rounding does
+LAST_SCALES = re.compile(r'(name: "scale\w+_branch2c"(?:(?!\nlayer)[\s\S])*?scale_param \{)')  # of ResNet-50's branches
 MOMENTUM, DECAY, MEAN = 0.9, 0.0005, (104.0, 117.0, 123.0)  # of blue, green and red
 
 
@@ -67,6 +72,8 @@ class Trainings:
                               (r'(type: "Dropout"[^\n]*?) dropout_param', r"\1 include { phase: TEST } dropout_param")):
             net = re.sub(pattern, text, net)
         net = re.sub(r'(type: "Dropout" bottom: "\S+" top: "\S+")(?! include)', r"\1 include { phase: TEST }", net)
+        net, branches = LAST_SCALES.subn(r"\1 filler { value: 0 }", net)
+        assert branches == (16 if args.net == "resnet50" else 0), branches
         self.net = net
         self.write("net.prototxt", net)
 
@@ -153,7 +160,7 @@ def main():
     for i, (a, b, c) in enumerate(zip(ours, theirs, noisy)):
         difference, own = abs(a - b) / abs(b), max(own, abs(c - b) / abs(b))
         print(f"iteration {i}: loss {a:g}, PyTorch {b:g}, difference {difference:.2g}; PyTorch from itself {own:.2g}")
-        assert i >= FOLLOWED or difference < max(TOLERANCE, OWN * own), f"iteration {i}"
+        assert i >= FOLLOWED or difference < TOLERANCE, f"iteration {i}"
 
 
 if __name__ == "__main__":
