@@ -71,7 +71,7 @@ struct LrnDesc {
 /// variance, and 1; no loss scale. Caffe: BatchNormLayer. Source: Ioffe, Szegedy, "Batch Normalization", 2015,
 /// arXiv:1502.03167.
 struct BatchNormDesc {
-  float eps = 1e-5f;    ///< above 0
+  float eps = 1e-5f;    ///< at least 0
   float keep = 0.999f;  ///< from 0 to 1
   bool global = false;
   float share = 1;  ///< below 1 where other layers add to the averages behind this one
@@ -166,7 +166,8 @@ struct MarginDesc {
 /// loss_weight and BatchContext::loss_scale. Labels: BatchContext::labels. Caffe: SoftmaxWithLossLayer, LossParameter.
 struct SoftmaxLossDesc {
   /// The normalizer: kValid counts the global batch's labels that are not ignored, kFull all of them, kBatchSize its
-  /// samples, kNone is 1. At least 1 in any case.
+  /// samples, or what lies in them in front of the classes' axis ([rows, T] of [rows, T, classes]), kNone is 1. At
+  /// least 1 in any case.
   enum Normalization { kFull, kValid, kBatchSize, kNone } normalization = kValid;
   bool has_ignore_label = false;  ///< labels that are `ignore_label` add no loss and get a zero gradient
   int ignore_label = 0;

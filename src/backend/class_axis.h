@@ -13,9 +13,11 @@ struct ClassAxis {
       : rows(scores.count(0, axis)),
         classes(scores[axis]),
         pixels(scores.count(axis + 1)),
-        labels(scores.count(1, axis) * pixels) {}
+        outer(scores.count(1, axis)),
+        labels(outer * pixels) {}
 
   int64_t rows, classes, pixels;
+  int64_t outer;   ///< rows of a sample: 1 where its classes lie along axis 1
   int64_t labels;  ///< of a sample
 };
 

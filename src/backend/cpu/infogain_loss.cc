@@ -28,7 +28,7 @@ class InfogainLossOp final : public Op {
         rows_(at_.rows),
         classes_(at_.classes),
         pixels_(at_.pixels),
-        rule_(desc.loss, classes_, at_.labels) {
+        rule_(desc.loss, classes_, at_) {
     CHECK_EQ(static_cast<int64_t>(desc.matrix.size()), classes_ * classes_);
     for (int64_t label = 0; label < classes_; ++label) {
       sums_.push_back(static_cast<float>(std::accumulate(RowOf(label), RowOf(label) + classes_, 0.0)));

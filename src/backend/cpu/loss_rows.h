@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/class_axis.h"
 #include "backend/cpu/label_count.h"
 #include "backend/label.h"
 #include "backend/margin_rule.h"
@@ -14,9 +15,11 @@ namespace hp {
 /// SoftmaxWithLossLayer.
 class LossRows {
  public:
-  /// @param classes of all shards. @param labels of a sample.
-  LossRows(const SoftmaxLossDesc& desc, int64_t classes, int64_t labels = 1)
-      : desc_(desc), classes_(classes), labels_(labels) {}
+  /// @param classes of all shards. Their axis is 1, and there is a label for each row.
+  LossRows(const SoftmaxLossDesc& desc, int64_t classes) : desc_(desc), classes_(classes) {}
+  /// @param at the classes of the scores, where they are no sample.
+  LossRows(const SoftmaxLossDesc& desc, int64_t classes, const ClassAxis& at)
+      : desc_(desc), classes_(classes), outer_(at.outer), labels_(at.labels) {}
 
   /// Label `at` of BatchContext::labels, or -1 if it is not counted.
   int64_t CountedLabel(const BatchContext& batch, int64_t at) const {
@@ -33,7 +36,7 @@ class LossRows {
   double Normalizer(const BatchContext& batch) const {
     int64_t count = batch.global_rows * labels_;
     if (desc_.normalization == SoftmaxLossDesc::kNone) count = 1;
-    if (desc_.normalization == SoftmaxLossDesc::kBatchSize) count = batch.global_rows;
+    if (desc_.normalization == SoftmaxLossDesc::kBatchSize) count = batch.global_rows * outer_;
     if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
       count = CountOfBatch(batch.batch_labels, desc_.ignore_label, labels_);
     }
@@ -47,7 +50,7 @@ class LossRows {
 
  private:
   const SoftmaxLossDesc desc_;
-  const int64_t classes_, labels_;
+  const int64_t classes_, outer_ = 1, labels_ = 1;
 };
 
 /// The logits of `count` classes of a row from their cosines x; may work in place. @param label its index among them,

@@ -30,7 +30,7 @@ class SoftmaxLossOp final : public Op {
         rows_(at_.rows),
         columns_(at_.classes),
         pixels_(at_.pixels),
-        rule_(desc, desc.sample_of > 0 ? desc.sample_of : at_.classes, at_.labels) {
+        rule_(desc, desc.sample_of > 0 ? desc.sample_of : at_.classes, at_) {
     CHECK(desc.sample_of == 0 || !desc.probabilities) << "the softmax of a sample is not the softmax";
     CHECK(at_.labels == 1 || (desc.sample_of == 0 && !desc.margin)) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};

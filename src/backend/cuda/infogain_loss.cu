@@ -65,6 +65,7 @@ class InfogainLossOp final : public Op {
   InfogainLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in, Buffer gains)
       : context_(context),
         desc_(desc),
+        outer_(ClassAxis(in.shape, desc.axis).outer),
         labels_(ClassAxis(in.shape, desc.axis).labels),
         rows_(in.shape[0] * labels_),
         at_(ClassColumns(in, desc.axis)),
@@ -81,7 +82,7 @@ class InfogainLossOp final : public Op {
     ReduceSoftmaxRows(context_.stream(), rows_, softmax, at_);
     ReduceSoftmaxRows(context_.stream(), rows_, RowOfGains{Probabilities(args), Labels(args), GainsOf(), at_, losses},
                       at_);
-    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, labels_),
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, outer_, labels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
     if (!desc_.probabilities) return;
     context_.gpu->Copy(Device::kCompute, args.out[1].data, args.saved, rows_ * at_.classes * sizeof(float));
@@ -104,7 +105,7 @@ class InfogainLossOp final : public Op {
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;
-  const int64_t labels_, rows_;
+  const int64_t outer_, labels_, rows_;
   const SoftmaxColumns at_;
   const Buffer gains_;
 };

@@ -76,10 +76,11 @@ inline SampleCount CountOfBatch(const BatchContext& batch, int ignore_label, int
   return labels > 1 ? SampleCount::Sum(batch.batch_labels) : SampleCount::Valid(batch.batch_labels, ignore_label);
 }
 
-/// What SoftmaxLossDesc::normalization divides a loss by.
-inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch, int64_t labels = 1) {
+/// What SoftmaxLossDesc::normalization divides a loss by. @param outer,labels of a sample (ClassAxis).
+inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch, int64_t outer = 1,
+                                  int64_t labels = 1) {
   if (desc.normalization == SoftmaxLossDesc::kNone) return SampleCount::Fixed(1);
-  if (desc.normalization == SoftmaxLossDesc::kBatchSize) return SampleCount::Fixed(batch.global_rows);
+  if (desc.normalization == SoftmaxLossDesc::kBatchSize) return SampleCount::Fixed(batch.global_rows * outer);
   if (desc.normalization == SoftmaxLossDesc::kValid && desc.has_ignore_label) {
     return CountOfBatch(batch, desc.ignore_label, labels);
   }

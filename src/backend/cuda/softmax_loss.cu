@@ -55,6 +55,7 @@ class SoftmaxLossOp final : public Op {
   SoftmaxLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in)
       : context_(context),
         desc_(desc),
+        outer_(ClassAxis(in.shape, desc.axis).outer),
         labels_(ClassAxis(in.shape, desc.axis).labels),
         rows_(in.shape[0] * labels_),
         at_(ClassColumns(in, desc.axis)) {
@@ -73,7 +74,7 @@ class SoftmaxLossOp final : public Op {
       const SoftmaxOf<Logits> softmax = {{}, logits, Probabilities(args), at_};
       ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at_);
     });
-    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, labels_),
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, outer_, labels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
   }
 
@@ -93,7 +94,7 @@ class SoftmaxLossOp final : public Op {
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;
-  const int64_t labels_, rows_;
+  const int64_t outer_, labels_, rows_;
   const SoftmaxColumns at_;
 };
 

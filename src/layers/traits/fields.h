@@ -64,7 +64,7 @@ std::span<const float> InfogainMatrix(const caffe::LayerParameter& param);
 enum class LossNormalization {
   kFull,       ///< rows
   kValid,      ///< rows whose label is not ignored
-  kBatchSize,  ///< samples of the batch
+  kBatchSize,  ///< samples of the batch, times the elements in front of the classes in a sample
   kNone,       ///< 1
 };
 /// The same of a SigmoidCrossEntropyLoss, where BATCH_SIZE stands for neither of them.
