@@ -30,7 +30,8 @@ inline int64_t DeconvolvedSize(int64_t in, int64_t kernel, int64_t stride, int64
 inline int64_t PooledSize(int64_t in, int64_t kernel, int64_t stride, int64_t pad, bool ceil, bool any_padding) {
   const int64_t rest = in + 2 * pad - kernel;
   const int64_t up = rest > 0 ? (rest + stride - 1) / stride : -(-rest / stride);
-  int64_t out = (ceil || rest < 0 ? up : rest / stride) + 1;
+  const int64_t down = rest > 0 ? rest / stride : -((-rest + stride - 1) / stride);
+  int64_t out = (ceil ? up : down) + 1;
   if (any_padding && (out - 1) * stride >= in + pad) --out;
   return out;
 }

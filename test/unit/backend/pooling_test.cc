@@ -180,6 +180,8 @@ TEST(PooledSize, FollowsCaffe) {
   EXPECT_EQ(PooledSize(5, 2, 2, 0, true, true), 3);  // padding on the other axis: it would begin at 6, as Caffe cuts
   EXPECT_LT(PooledSize(2, 5, 2, 0, true, false), 1);
   EXPECT_LT(PooledSize(2, 7, 2, 0, false, false), 1);
+  EXPECT_LT(PooledSize(4, 5, 2, 0, false, false), 1);
+  EXPECT_EQ(PooledSize(4, 5, 2, 0, true, false), 1);
 }
 
 TEST(MaxPooling, TheFirstOfEqualMaximaGetsTheGradient) {
