@@ -135,6 +135,10 @@ std::vector<std::string> SolverWarnings(const caffe::SolverParameter& solver) {
         "debug_info: true has no effect: the means of blobs and gradients that Caffe prints are not computed; hpnode "
         "--trace shows where time goes");
   }
+  if (solver.has_device_id()) {
+    lines.push_back("device_id: " + std::to_string(solver.device_id()) +
+                    " has no effect: the table's nodes have a device each, and hptrain --gpu says where it computes");
+  }
   if (solver.snapshot_diff()) {
     lines.push_back("snapshot_diff: true has no effect: snapshots have the weights, and no gradients beside them");
   }

@@ -45,6 +45,10 @@ bool IsSet(const caffe::SolverParameter& solver, const char* name) {
   return field->is_repeated() ? reflection->FieldSize(solver, field) > 0 : reflection->HasField(solver, field);
 }
 
+bool IsUsed(const PolicyRule& rule, const std::string& field) {
+  return std::any_of(rule.fields.begin(), rule.fields.end(), [&field](const char* used) { return field == used; });
+}
+
 Status CheckForkFields(const caffe::SolverParameter& solver) {
   if (solver.warmup_iter() < 0) {
     return InvalidArgument("warmup_iter: %d; expected at least 0", solver.warmup_iter());
@@ -81,6 +85,10 @@ Status CheckLearningRate(const caffe::SolverParameter& solver) {
   }
   if (rule->policy == Policy::kStep && solver.stepsize() <= 0) {
     return InvalidArgument("stepsize: %d; expected at least 1", solver.stepsize());
+  }
+  // A negative one is what has "sigmoid" fall.
+  if (rule->policy != Policy::kSigmoid && IsUsed(*rule, "gamma") && !(solver.gamma() >= 0)) {
+    return InvalidArgument("gamma: %g; expected at least 0", solver.gamma());
   }
   return CheckForkFields(solver);
 }

@@ -29,8 +29,8 @@ float LearningRate(const caffe::SolverParameter& solver, int iter);
 /// The same, with `base_lr` in place of the solver's.
 float LearningRate(const caffe::SolverParameter& solver, float base_lr, int iter);
 
-/// Caffe's SolverState::current_step at `iter`, which snapshots contain: the number of steps that "step" or "multistep"
-/// has taken; 0 for other policies. @param solver has passed CheckSolver.
+/// Caffe's SolverState::current_step for the update at `iter`, which snapshots contain: the number of steps that "step"
+/// or "multistep" has taken; 0 for other policies. @param solver has passed CheckSolver.
 int LearningRateStep(const caffe::SolverParameter& solver, int iter);
 
 }  // namespace hp

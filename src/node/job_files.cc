@@ -18,6 +18,7 @@
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/test_params.h"
 #include "solvers/check.h"
+#include "solvers/lr_policy.h"
 
 #include "devices/devices.h"
 #include "glog/logging.h"
@@ -174,8 +175,8 @@ Status TakeSavedPrecision(const RoutingTable& table, const SnapshotManifest& man
 // What the job takes over from a snapshot beside its parameters.
 Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   if (manifest.net_hash() != NetHash(*files->net)) {
-    return FailedPrecondition("%s belongs to another net than \"%s\"", files->resumed.c_str(),
-                              files->net->name().c_str());
+    return FailedPrecondition("%s belongs to another net than \"%s\"; --weights takes the parameters of another alone",
+                              files->resumed.c_str(), files->net->name().c_str());
   }
   files->resumed_seed = manifest.random_seed();
   HP_RETURN_IF_ERROR(TakeSavedPrecision(table, manifest, files));
@@ -183,6 +184,16 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
   HP_RETURN_IF_ERROR(TakeSavedThreads(table, manifest, rank, files));
   HP_RETURN_IF_ERROR(TakeRates(manifest, files));
   return MakeLossScaler(table, &manifest, files);
+}
+
+/// In Caffe the steps that a snapshot had taken count, whatever the solver says now.
+void WarnOfOtherSteps(const JobFiles& files) {
+  if (files.solver.lr_policy() != "multistep") return;
+  const int saved = files.snapshot->current_step, now = LearningRateStep(files.solver, files.start_clock);
+  // Caffe's is that of the update before.
+  if (saved == now || saved == LearningRateStep(files.solver, std::max<int>(files.start_clock - 1, 0))) return;
+  LOG(WARNING) << files.resumed << " had taken " << saved << " steps of its rate; by this solver's stepvalue it is "
+               << now << ", and the rate goes by that";
 }
 
 Status LoadSnapshot(const RoutingTable& table, const std::string& resume, const SnapshotManifest* checked, Rank rank,
@@ -193,6 +204,7 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, const 
   files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
+  WarnOfOtherSteps(*files);
   HP_RETURN_IF_ERROR(CheckStart(*files));
   if (!files->snapshot->manifest) {
     HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(files->snapshot->state_path));

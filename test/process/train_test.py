@@ -51,6 +51,18 @@ class TrainTest(cluster.JobTest):
             late = self.hptrain("--solver=solver.prototxt", "--snapshot=" + snapshot, "--iterations=2")
             self.expect_exit(late, 2, r"is of iteration \d+, behind max_iter \(2\): raise max_iter")
 
+    def test_steps_that_a_snapshot_had_taken(self):
+        self.make_job(iterations=8, snapshot=6)
+        solver = self.read("solver.prototxt").decode().replace('"fixed"', '"multistep" gamma: 0.5 stepvalue: 2 stepvalue: 4')
+        self.write("solver.prototxt", solver)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0)
+        resume = ("--solver=solver.prototxt", "--snapshot=out_iter_6.solverstate")
+        resumed = self.hptrain(*resume)
+        self.expect_exit(resumed, 0)
+        self.assertNotIn("had taken", resumed.text())
+        self.write("solver.prototxt", solver.replace("stepvalue: 4", "stepvalue: 7"))
+        self.expect_exit(self.hptrain(*resume), 0, "had taken 2 steps of its rate; by this solver's stepvalue it is 1")
+
     def test_precision(self):
         self.make_job(iterations=3, snapshot=3)
         weights = []

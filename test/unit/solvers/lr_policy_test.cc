@@ -152,6 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"lr_policy: 'steps'", "lr_policy: \"steps\" is unknown"},
                     BadCase{"lr_policy: 'step' gamma: 0.1", "\"step\" needs stepsize"},
                     BadCase{"lr_policy: 'step' gamma: 0.1 stepsize: 0", "stepsize: 0"},
+                    BadCase{"lr_policy: 'inv' power: 1 gamma: -0.1", "gamma: -0.1; expected at least 0"},
                     BadCase{"lr_policy: 'fixed' warmup_iter: -1", "warmup_iter: -1"},
                     BadCase{"lr_policy: 'fixed' warmup_iter: 1 warmup_start_lr: -2", "warmup_start_lr: -2"},
                     BadCase{"lr_policy: 'fixed' warmup_start_lr: 1", "needs warmup_iter"},
