@@ -30,6 +30,7 @@ Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options
   if (layer.type() == "ImageData") {
     HP_RETURN_IF_ERROR(TakeImageFields(layer.image_data_param(), options));
   } else {
+    options->size_advice = "; images of different sizes need a crop_size";
     options->force_color = param.force_color() || layer.data_param().force_encoded_color();
     options->force_gray = param.force_gray();
   }

@@ -40,6 +40,10 @@ Status CheckFillerFields(const caffe::FillerParameter& filler, const std::string
   if (filler.type() == "uniform" && !(filler.min() <= filler.max())) {
     return InvalidArgument("%s: min %g is greater than max %g", where.c_str(), filler.min(), filler.max());
   }
+  if (filler.type() != "gaussian" && filler.sparse() != -1) {
+    return InvalidArgument("%s: sparse %d is of type \"gaussian\", and type \"%s\" has none", where.c_str(),
+                           filler.sparse(), filler.type().c_str());
+  }
   if (filler.type() == "gaussian" && !(filler.std() >= 0)) {
     return InvalidArgument("%s: std %g is negative", where.c_str(), filler.std());
   }

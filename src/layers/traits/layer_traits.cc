@@ -16,7 +16,11 @@ StatusOr<LayerTraits> LayerTraits::Create(const caffe::LayerParameter& param, co
   HP_RETURN_IF_ERROR(CheckCommonFields(*type, param));
   if (type->check != nullptr) HP_RETURN_IF_ERROR(type->check(param));
   HP_RETURN_IF_ERROR(CheckInPlace(*type, param));
-  return LayerTraits(*type, param);
+  const LayerTraits traits(*type, param);
+  if (param.param_size() > traits.blobs()) {
+    return LayerError(param, "has %d param entries, and %d learnable blobs", param.param_size(), traits.blobs());
+  }
+  return traits;
 }
 
 const std::string& LayerTraits::name() const { return param_->name(); }

@@ -84,11 +84,14 @@ class LayerWarnings {
 
   /// Fields of a Scale or Bias whose second bottom is what it would learn.
   void CheckSecondBottom() {
-    const bool filler = (layer_.type() == "Scale" && layer_.scale_param().has_filler()) ||
-                        (layer_.type() == "Bias" && layer_.bias_param().has_filler());
-    if (!filler || layer_.bottom_size() < 2) return;
-    Ignored(layer_.type() == "Scale" ? "scale_param { filler }" : "bias_param { filler }",
-            "nothing is learned, the second bottom has the numbers");
+    if (layer_.bottom_size() < 2) return;
+    const auto check = [this](const std::string& name, const auto& param) {
+      const std::string why = "nothing is learned, the second bottom has the numbers";
+      if (param.has_filler()) Ignored(name + " { filler }", why);
+      if (param.has_num_axes()) Ignored(name + " { num_axes }", why);
+    };
+    if (layer_.type() == "Scale") check("scale_param", layer_.scale_param());
+    if (layer_.type() == "Bias") check("bias_param", layer_.bias_param());
   }
 
   void CheckOwnFields() {
@@ -102,6 +105,13 @@ class LayerWarnings {
       Say("\"" + layer_.hdf5_output_param().file_name() +
           "\" is written by model_test, hptest and hpextract, which evaluate phase TEST; training writes nothing, "
           "where Caffe ends at the second batch");
+    }
+    const caffe::LRNParameter& lrn = layer_.lrn_param();
+    if (layer_.type() == "LRN" && lrn.has_k() && lrn.norm_region() == caffe::LRNParameter::WITHIN_CHANNEL) {
+      Ignored("lrn_param { k }", "within a channel it is 1");
+    }
+    if (layer_.type() == "MVN" && layer_.mvn_param().has_eps() && !layer_.mvn_param().normalize_variance()) {
+      Ignored("mvn_param { eps }", "nothing is divided without normalize_variance");
     }
     const caffe::EltwiseParameter& eltwise = layer_.eltwise_param();
     if (layer_.type() == "Eltwise" && eltwise.coeff_size() > 0 && eltwise.operation() == caffe::EltwiseParameter::MAX) {
@@ -122,10 +132,19 @@ class LayerWarnings {
     std::vector<const google::protobuf::FieldDescriptor*> fields;
     param.GetReflection()->ListFields(param, &fields);
     for (const auto* field : fields) {
-      if (field->message_type() != caffe::FillerParameter::descriptor() || field->is_repeated()) continue;
-      const auto& filler = static_cast<const caffe::FillerParameter&>(param.GetReflection()->GetMessage(param, field));
-      for (const std::string& said : FieldsWithoutMeaning(filler))
-        Ignored(field->name() + " { " + said + " }", "a filler of type \"" + filler.type() + "\" has none");
+      if (field->message_type() != caffe::FillerParameter::descriptor()) continue;
+      const auto* const reflection = param.GetReflection();
+      for (int i = 0; i < (field->is_repeated() ? reflection->FieldSize(param, field) : 1); ++i) {
+        const google::protobuf::Message& message = field->is_repeated()
+                                                       ? reflection->GetRepeatedMessage(param, field, i)
+                                                       : reflection->GetMessage(param, field);
+        CheckFiller(field->name(), static_cast<const caffe::FillerParameter&>(message));
+      }
+    }
+  }
+  void CheckFiller(const std::string& name, const caffe::FillerParameter& filler) {
+    for (const std::string& said : FieldsWithoutMeaning(filler)) {
+      Ignored(name + " { " + said + " }", "a filler of type \"" + filler.type() + "\" has none");
     }
   }
 

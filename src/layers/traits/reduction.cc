@@ -51,8 +51,8 @@ StatusOr<std::vector<Shape>> ArgMaxShapes(const caffe::LayerParameter& param, co
 
 Status CheckMvn(const caffe::LayerParameter& param) {
   const float eps = param.mvn_param().eps();
-  if (eps > 0 && std::isfinite(eps)) return OkStatus();
-  return LayerError(param, "mvn_param { eps: %g }: expected a finite number above 0", eps);
+  if (eps >= 0 && std::isfinite(eps)) return OkStatus();
+  return LayerError(param, "mvn_param { eps: %g }: expected a finite number of at least 0", eps);
 }
 
 StatusOr<std::vector<Shape>> MvnShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {

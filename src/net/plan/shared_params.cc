@@ -53,12 +53,6 @@ Status CheckAverages(const LayerTraits& layer, Phase phase, const Named& named) 
 
 Status CheckUse(const LayerTraits& layer, int blob, Phase phase, const Named& named) {
   const std::string& name = named.param.name;
-  if (blob >= layer.blobs()) {
-    return InvalidArgument(
-        "layer \"%s\": param { name: \"%s\" } is number %d of its param entries, but it has %d "
-        "learnable blobs",
-        layer.name().c_str(), name.c_str(), blob + 1, layer.blobs());
-  }
   if (named.param.uses.empty()) return OkStatus();
   const SharedParams::Use& owner = named.param.uses[0];
   if (named.param.uses.back().layer == layer.name()) {

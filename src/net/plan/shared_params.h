@@ -38,7 +38,7 @@ class SharedParams {
   };
 
   /// @param layers of one phase, in the order of the prototxt. Only training gathers statistics.
-  /// @return kInvalidArgument, naming the layer: a name for a blob that it has not, or for two of its own; two layers
+  /// @return kInvalidArgument, naming the layer: a name for two of its blobs; two layers
   /// that state different lr_mult or decay_mult; a layer whose classes are a sample (LayerTraits::sample_rate); an
   /// average of statistics and a parameter that is learned; layers of which one gathers statistics and the other does
   /// not, or that gather them and share some of their averages.

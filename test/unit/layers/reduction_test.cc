@@ -206,8 +206,8 @@ TEST(Mvn, ConstantsBecomeZero) {
 }
 
 TEST(Mvn, Refusals) {
-  EXPECT_EQ(CreateError(R"(name: "m" type: "MVN" bottom: "x" top: "y" mvn_param { eps: 0 })"),
-            "layer \"m\": mvn_param { eps: 0 }: expected a finite number above 0");
+  EXPECT_EQ(CreateError(R"(name: "m" type: "MVN" bottom: "x" top: "y" mvn_param { eps: -1 })"),
+            "layer \"m\": mvn_param { eps: -1 }: expected a finite number of at least 0");
   LayerUnderTest layer(R"(name: "m" type: "MVN" bottom: "x" top: "y")");
   EXPECT_EQ(layer->OutputShapes({{4}}).status().message(),
             "layer \"m\": bottom shape [4] does not fit; expected [rows, channels, ...]");

@@ -190,6 +190,22 @@ std::vector<std::string> Warnings(const std::string& layers) {
   return NetWarnings(net, LayerTypes::BuiltIn());
 }
 
+TEST(NetWarnings, NameFieldsThatMeanNothingHere) {
+  EXPECT_THAT(
+      Warnings(R"(layer { name: "n" type: "LRN" lrn_param { norm_region: WITHIN_CHANNEL k: 2 } }
+                          layer { name: "m" type: "MVN" mvn_param { normalize_variance: false eps: 1 } }
+                          layer { name: "s" type: "Scale" bottom: "a" bottom: "b" scale_param { num_axes: 2 } }
+                          layer { name: "d" type: "DummyData" dummy_data_param {
+                            data_filler { type: "constant" } data_filler { type: "gaussian" value: 3 } } }
+                          layer { name: "l" type: "LRN" lrn_param { k: 2 } })"),
+      testing::ElementsAre(
+          "layer \"n\": lrn_param { k } is ignored, as in Caffe: within a channel it is 1",
+          "layer \"m\": mvn_param { eps } is ignored, as in Caffe: nothing is divided without normalize_variance",
+          "layer \"s\": scale_param { num_axes } is ignored, as in Caffe: nothing is learned, the second bottom "
+          "has the numbers",
+          "layer \"d\": data_filler { value } is ignored, as in Caffe: a filler of type \"gaussian\" has none"));
+}
+
 TEST(NetWarnings, NameFieldsThatCaffeIgnores) {
   EXPECT_THAT(Warnings("debug_info: true force_backward: true"),
               testing::ElementsAre("the net's debug_info: true has no effect; hpnode --trace shows where time goes"));
@@ -304,6 +320,9 @@ TEST(Registry, WhatIsKnownButNotSupportedIsRefusedByName) {
   EXPECT_THAT(CreateError(relu + "propagate_down: false propagate_down: true"),
               HasSubstr("has 1 bottoms and 2 propagate_down values"));
   EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"), HasSubstr("1 param entries; ReLU has 0 learnable blobs"));
+  EXPECT_EQ(CreateError(R"(name: "c" type: "Convolution" bottom: "x" top: "c" param { } param { }
+                           convolution_param { num_output: 4 kernel_size: 1 bias_term: false })"),
+            "layer \"c\": has 2 param entries, and 1 learnable blobs");
 }
 
 TEST(Registry, LossWeights) {

@@ -103,7 +103,7 @@ TEST(SharedParams, WhatDoesNotFitIsRefused) {
       PlanOf(Twins("param { name: 'w' } param { name: 'w' }", "")).message(),
       "layer \"a\": its blobs 0 and 1 have one name, \"w\"; only blobs of different layers can share a parameter");
   EXPECT_EQ(PlanOf(Twins("", "param { } param { name: 'c' }", "num_output: 10 bias_term: false")).message(),
-            "layer \"b\": param { name: \"c\" } is number 2 of its param entries, but it has 1 learnable blobs");
+            "layer \"b\": has 2 param entries, and 1 learnable blobs");
   EXPECT_EQ(PlanOf(Twins("param { share_mode: STRICT }", "")).message(),
             "layer \"a\": param { share_mode } says how a parameter is shared; expected a name beside it");
   EXPECT_EQ(
