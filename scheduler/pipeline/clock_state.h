@@ -19,6 +19,12 @@ namespace hp {
 /// the kFinishClock task is done.
 class ClockState {
  public:
+  /// What of some clocks is done.
+  struct Behind {
+    bool tests = true;  ///< their tests are computed
+    bool norms = true;  ///< their norms are taken; without wait_for_verdict they have none
+  };
+
   /// @param plan must outlive it.
   /// @param version of the parameters that its ids compute with.
   ClockState(const PipelinePlan* plan, int64_t clock, int64_t version)
@@ -60,7 +66,10 @@ class ClockState {
   void OnUpdated(int groups) { updates_left_ -= groups; }
   /// The tasks that are ready and were not returned before: deferred gradients, the norm, updates, pulls.
   /// @param has_verdict whether the clock's own verdict has arrived; matters only with wait_for_verdict.
-  std::vector<Task> TakeDue(bool has_verdict);
+  /// @param before what all clocks before it have done.
+  std::vector<Task> TakeDue(bool has_verdict, const Behind& before);
+  /// What it has done itself.
+  Behind behind() const { return {tests_left_ == 0, norm_done_}; }
   /// Whether the clock is open and all of it is done: solvers free, groups updated, and with wait_for_verdict the norm
   /// taken and the verdict there.
   bool Finished(bool has_verdict) const;
@@ -83,7 +92,7 @@ class ClockState {
     bool taken = false;      // its update, or its pull, is handed out
   };
   void FinishGradientIfDone(int group);
-  void ScheduleUpdates(bool has_verdict);
+  void ScheduleUpdates(bool has_verdict, const Behind& before);
   void FinishIfUpdated(int group);
   bool AllGradients() const;
   GroupExchange ExchangeOf(size_t group) const { return plan_->groups[group].exchange; }

@@ -103,7 +103,12 @@ void Pipeline::FinishBoundary(int64_t clock) {
 void Pipeline::Progress(int64_t clock) {
   ClockState& state = clocks_.at(clock);
   const bool has_verdict = verdict_ >= clock;
-  Push(state.TakeDue(has_verdict));
+  ClockState::Behind before;
+  for (auto& [under_way, other] : clocks_) {  // later ones may have waited for this one
+    if (under_way >= clock) Push(other.TakeDue(verdict_ >= under_way, before));
+    const ClockState::Behind behind = other.behind();
+    before = {before.tests && behind.tests, before.norms && behind.norms};
+  }
   if (clock != first_clock() || !state.Finished(has_verdict)) return;
   state.Close();
   if (state.training()) return Push({.kind = Task::kFinishClock, .clock = clock});

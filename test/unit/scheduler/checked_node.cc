@@ -25,10 +25,12 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       memory_(plan_.pool_size, std::vector<Mark>(plan_.phases[0][0].ports.size(), kNobodys)),
       memory_of_(plan_.groups.size()),
       last_added_(plan_.groups.size()) {
-  for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-    for (const auto& ids : {schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share)}) {
-      inputs_.insert(inputs_.end(), ids.begin(), ids.end());
-    }
+  const auto add = [this](const std::vector<MsgId>& ids) { inputs_.insert(inputs_.end(), ids.begin(), ids.end()); };
+  const int64_t late = job.late_tests ? job.staleness : 0, last = job.last_clock();
+  for (int64_t clock = 0; clock <= last + late; ++clock) {
+    if (late > 0 && clock <= last) add(schedule_.TrainIds(clock, plan_.share));
+    if (clock >= late) add(schedule_.TestIds(clock - late, plan_.share));
+    if (late == 0) add(schedule_.TrainIds(clock, plan_.share));
   }
 }
 
@@ -141,7 +143,9 @@ bool CheckedNode::Run(const Task& task) {
       FinishClock(task);
       break;
   }
-  return task.kind == (plan_.wait_for_verdict ? Task::kNorm : Task::kFinishClock);
+  const bool reports = task.kind == (plan_.wait_for_verdict ? Task::kNorm : Task::kFinishClock);
+  if (reports) Expect(std::exchange(reported_clock_, task.clock) == task.clock - 1, "a report out of turn", task);
+  return reports;
 }
 
 // Of `staleness` updates ago, but not before the latest test; the last clock has its own.

@@ -101,6 +101,7 @@ class CheckedNode : public PipelineHost {
   size_t inputs_there_ HP_GUARDED_BY(mutex_) = 0;
   std::set<MsgId> ready_ HP_GUARDED_BY(mutex_);
   int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;  // the latest ones
+  int64_t reported_clock_ HP_GUARDED_BY(mutex_) = -1;
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
   std::optional<int64_t> room_for_ HP_GUARDED_BY(mutex_);     // a boundary that was told that there is room
   std::vector<GroupMemory> memory_of_ HP_GUARDED_BY(mutex_);  // by group
