@@ -4,6 +4,7 @@
 #include "base/philox.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hp::test {
 namespace {
@@ -25,13 +26,15 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       memory_(plan_.pool_size, std::vector<Mark>(plan_.phases[0][0].ports.size(), kNobodys)),
       memory_of_(plan_.groups.size()),
       last_added_(plan_.groups.size()) {
-  const auto add = [this](const std::vector<MsgId>& ids) { inputs_.insert(inputs_.end(), ids.begin(), ids.end()); };
+  std::vector<MsgId> inputs;
+  const auto add = [&inputs](const std::vector<MsgId>& ids) { inputs.insert(inputs.end(), ids.begin(), ids.end()); };
   const int64_t late = job.late_tests ? job.staleness : 0, last = job.last_clock();
   for (int64_t clock = 0; clock <= last + late; ++clock) {
     if (late > 0 && clock <= last) add(schedule_.TrainIds(clock, plan_.share));
     if (clock >= late) add(schedule_.TestIds(clock - late, plan_.share));
     if (late == 0) add(schedule_.TrainIds(clock, plan_.share));
   }
+  inputs_ = std::move(inputs);
 }
 
 // Both ends of a port compute the same word for it.
