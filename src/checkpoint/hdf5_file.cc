@@ -1,4 +1,4 @@
-// The library's calls are checked one by one. Its mutex is held around each file's reading or writing, but for when a
+// The library's calls are checked one by one. An Hdf5Lock is held around each file's reading or writing, but for when a
 // blob's source is asked, which may read a file or wait for a device; other files may be read and written meanwhile.
 #include "checkpoint/hdf5_file.h"
 
@@ -11,9 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 namespace hp {
@@ -45,18 +43,6 @@ constexpr int64_t kHdf5ChunkBytes = 4 << 20;
 constexpr int64_t kMostRank = 32;  // of the library
 constexpr int kMostGroups = 1 << 17;
 constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
-
-/// Lets go of the library for as long as somebody else's code runs: it may be slow, and may use the library itself.
-class WithoutHdf5 {
- public:
-  WithoutHdf5() HP_NO_THREAD_SAFETY_ANALYSIS { Hdf5Mutex()->Unlock(); }
-  ~WithoutHdf5() HP_NO_THREAD_SAFETY_ANALYSIS {
-    Hdf5Mutex()->Lock();
-    errno = 0;  // what the library says next is of its own
-  }
-  WithoutHdf5(const WithoutHdf5&) = delete;
-  WithoutHdf5& operator=(const WithoutHdf5&) = delete;
-};
 
 // --- Writing
 
@@ -266,8 +252,8 @@ Status TakeHead(const Reader& reader, caffe::SolverState* head) {
   head->set_iter(iter);
   head->set_current_step(step);
   head->set_learned_net(learned_net);
-  if (reader.Int("has_manifest").ok()) head->set_has_manifest(true);
-  return OkStatus();
+  head->set_has_manifest(reader.HasDataset(reader.file(), "has_manifest"));
+  return head->has_manifest() ? reader.Int("has_manifest").status() : OkStatus();
 }
 
 // What the library says of a missing file is no Status.
@@ -280,8 +266,8 @@ Status CheckReadable(const std::string& path) {
 }  // namespace
 
 Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   Writer writer(*api, path);
   if (!writer.ok()) return writer.Error();
   const Hdf5Handle data(api->create_group(writer.file(), "data", 0, 0, 0), api->close_group);
@@ -299,8 +285,8 @@ Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
 }
 
 Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, const std::vector<BlobRef>& histories) {
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   Writer writer(*api, path);
   if (!writer.ok()) return writer.Error();
   HP_RETURN_IF_ERROR(writer.Int("iter", head.iter()));
@@ -317,8 +303,8 @@ Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, c
 
 StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   const Reader reader(*api, path);
   if (!reader.ok()) return reader.Error("no HDF5 file");
   const Hdf5Handle data(api->open_group(reader.file(), "data", 0), api->close_group);
@@ -332,15 +318,15 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
 
 Status ReadHdf5Head(const std::string& path, caffe::SolverState* head) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   return TakeHead(Reader(*api, path), head);
 }
 
 StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::SolverState* head) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   const Reader reader(*api, path);
   HP_RETURN_IF_ERROR(TakeHead(reader, head));
   const Hdf5Handle group(api->open_group(reader.file(), "history", 0), api->close_group);

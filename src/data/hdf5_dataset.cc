@@ -44,7 +44,7 @@ std::vector<std::string> FilesOfLine(std::string_view line) {
 
 }  // namespace
 
-/// A dataset of an open file, or none. Under Hdf5Mutex, as all here.
+/// A dataset of an open file, or none. Under an Hdf5Lock, as all here.
 class Hdf5Dataset::Rows {
  public:
   Rows(const Hdf5Api& api, hid_t file, const std::string& name)
@@ -96,8 +96,7 @@ Hdf5Dataset::Hdf5Dataset(const std::string& list, const std::vector<std::string>
 }
 
 Hdf5Dataset::~Hdf5Dataset() {
-  const MutexLock lock(Hdf5Mutex());
-  (void)QuietHdf5();
+  const Hdf5Lock lock;
   open_.clear();
 }
 
@@ -106,7 +105,7 @@ StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list,
   const StatusOr<std::string> read = ReadInputFile(list);
   if (!read.ok()) return read.status().Prepend("list of HDF5 files");
   if (read->starts_with(kSignature)) {
-    return InvalidArgument("%s is an HDF5 file; expected a list of such files, one in each line", list.c_str());
+    return InvalidArgument("%s is an HDF5 file; expected a list of such files", list.c_str());
   }
   auto dataset = std::unique_ptr<Hdf5Dataset>(new Hdf5Dataset(list, tops));
   std::string_view rest = *read;
@@ -129,8 +128,8 @@ Status Hdf5Dataset::AddFile(File file) {
   if (!fd.ok()) return fd.status().Prepend(Format("%s:%d", source().c_str(), file.line));
   file.identity = IdentityOf(*fd).value_or(FileIdentity{});
   close(*fd);
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   const OpenFile open(*api, files_.size(), file.path, tops_);
   if (!open.file.ok()) return DataLoss("%s: no HDF5 file, or a truncated one", Where(file).c_str());
   int64_t rows = 0;
@@ -149,13 +148,13 @@ StatusOr<Shape> Hdf5Dataset::RowShape(const Rows& set, const File& file, int top
   const std::string name = NameOf(file, top);
   if (!set.ok()) return InvalidArgument("%s is not there; it is named as the layer's top %d", name.c_str(), top);
   const std::vector<hsize_t>& dims = set.dims();
-  const bool fits = !dims.empty() && dims.size() <= 4 && std::all_of(dims.begin(), dims.end(), [](hsize_t dim) {
-    return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
-  });
   if (!dims.empty() && dims[0] > static_cast<hsize_t>(Shape::kMaxDim)) {
     return InvalidArgument("%s has %llu rows; expected at most %lld", name.c_str(),
                            static_cast<unsigned long long>(dims[0]), static_cast<long long>(Shape::kMaxDim));
   }
+  const bool fits = !dims.empty() && dims.size() <= 4 && std::all_of(dims.begin(), dims.end(), [](hsize_t dim) {
+    return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
+  });
   if (!fits) {
     return InvalidArgument("%s has the shape [%s]; expected [rows] and up to three dims behind", name.c_str(),
                            set.ShapeText().c_str());
@@ -270,8 +269,7 @@ Status Hdf5Dataset::ReadTop(int64_t record, int top, const caffe::Datum&, float*
 
 Status Hdf5Dataset::ReadRow(int64_t record, int top, float* out) {
   const size_t file = FileOf(record);
-  const MutexLock lock(Hdf5Mutex());
-  HP_RETURN_IF_ERROR(QuietHdf5().status());
+  const Hdf5Lock lock;
   HP_ASSIGN_OR_RETURN(const OpenFile* open, Use(file));
   if (open->sets[top]->Read(record - files_[file].first_row, 1, open->api.native_float, out)) return OkStatus();
   HP_RETURN_IF_ERROR(CheckFile(files_[file]));  // the cause, if there is one

@@ -70,7 +70,7 @@ class Hdf5Dataset : public DatumDataset {
   std::vector<Top> tops_;
   int64_t size_ = 0;
   std::vector<File> files_;
-  std::vector<std::unique_ptr<OpenFile>> open_;  // the latest last; only under the library's mutex
+  std::vector<std::unique_ptr<OpenFile>> open_;  // the latest last; only under an Hdf5Lock
 };
 
 }  // namespace hp

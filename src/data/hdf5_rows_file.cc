@@ -5,7 +5,6 @@
 #include "hdf5/hdf5_rows.h"
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <deque>
 #include <optional>
@@ -22,16 +21,14 @@ class RowsFile final : public Hdf5RowsFile {
       : api_(api), path_(path), temporary_(path + ".tmp"), sets_(std::move(sets)), rows_(rows) {}
 
   ~RowsFile() override {
-    MutexLock lock(Hdf5Mutex());
-    (void)QuietHdf5();
+    const Hdf5Lock lock;
     open_.clear();
     file_.reset();
     if (!finished_) unlink(temporary_.c_str());
   }
 
-  /// Under Hdf5Mutex.
+  /// Under an Hdf5Lock.
   Status Open() {
-    errno = 0;
     file_.emplace(api_.create_file(temporary_.c_str(), 0x0002u, 0, 0), api_.close_file);  // H5F_ACC_TRUNC
     if (!file_->ok()) return Error();
     for (const Set& set : sets_) {
@@ -48,15 +45,13 @@ class RowsFile final : public Hdf5RowsFile {
 
   Status Put(size_t set, int64_t first_row, std::span<const float> values) override {
     const int64_t count = std::ssize(values) / sets_[set].row.count();
-    MutexLock lock(Hdf5Mutex());
-    HP_RETURN_IF_ERROR(QuietHdf5().status());
+    const Hdf5Lock lock;
     const std::vector<hsize_t> dims = DimsOf(sets_[set]);
     return WriteHdf5Rows(api_, open_[set].id(), dims, first_row, count, values.data()) ? OkStatus() : Error();
   }
 
   Status Finish() override {
-    MutexLock lock(Hdf5Mutex());
-    HP_RETURN_IF_ERROR(QuietHdf5().status());
+    const Hdf5Lock lock;
     bool closed = true;
     for (Hdf5Handle& set : open_) closed &= set.Close();
     if (!closed || !file_->Close() || rename(temporary_.c_str(), path_.c_str()) != 0) return Error();
@@ -86,8 +81,8 @@ class RowsFile final : public Hdf5RowsFile {
 StatusOr<std::unique_ptr<Hdf5RowsFile>> Hdf5RowsFile::Create(const std::string& path, std::vector<Set> sets,
                                                              int64_t rows) {
   std::unique_ptr<RowsFile> file;  // its end takes the lock
-  MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* const api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* const api, lock.api());
   auto made = std::make_unique<RowsFile>(*api, path, std::move(sets), rows);
   const Status opened = made->Open();
   file = std::move(made);

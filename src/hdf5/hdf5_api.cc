@@ -28,8 +28,8 @@ bool FindFunctions(void* library, Hdf5Api* api) {
          Find(library, "H5Fclose", &api->close_file) && Find(library, "H5Gcreate2", &api->create_group) &&
          Find(library, "H5Gopen2", &api->open_group) && Find(library, "H5Gclose", &api->close_group) &&
          Find(library, "H5Gget_info", &api->group_info) && Find(library, "H5Lget_name_by_idx", &api->link_name) &&
-         Find(library, "H5Ldelete", &api->unlink) && Find(library, "H5Screate_simple", &api->create_space) &&
-         Find(library, "H5Sclose", &api->close_space) && Find(library, "H5Sselect_hyperslab", &api->select) &&
+         Find(library, "H5Screate_simple", &api->create_space) && Find(library, "H5Sclose", &api->close_space) &&
+         Find(library, "H5Sselect_hyperslab", &api->select) &&
          Find(library, "H5Sget_simple_extent_ndims", &api->rank) &&
          Find(library, "H5Sget_simple_extent_dims", &api->dims) &&
          Find(library, "H5Sget_simple_extent_npoints", &api->points) &&

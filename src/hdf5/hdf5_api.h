@@ -14,7 +14,7 @@ namespace hp {
 
 /// The functions of libhdf5 that we call, found in the library when a file of it is first read or written: most jobs
 /// have none, and the library brings thirty others with it, which programs need not load nor bundles carry. Not
-/// thread-safe, as some builds of the library: Hdf5Mutex (hdf5_handle.h).
+/// thread-safe, as some builds of the library: Hdf5Lock (hdf5_handle.h).
 struct Hdf5Api {
   decltype(&::H5open) open = nullptr;
   decltype(&::H5Eset_auto2) set_auto = nullptr;
@@ -26,7 +26,6 @@ struct Hdf5Api {
   decltype(&::H5Gclose) close_group = nullptr;
   decltype(&::H5Gget_info) group_info = nullptr;
   decltype(&::H5Lget_name_by_idx) link_name = nullptr;
-  decltype(&::H5Ldelete) unlink = nullptr;
   decltype(&::H5Screate_simple) create_space = nullptr;
   decltype(&::H5Sclose) close_space = nullptr;
   decltype(&::H5Sselect_hyperslab) select = nullptr;

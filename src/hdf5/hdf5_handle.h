@@ -10,15 +10,34 @@
 
 namespace hp {
 
-/// To be held by whoever calls the library, while it does: not every build of it is thread-safe. Handles may stay open
-/// between calls.
-Mutex* Hdf5Mutex();
+/// The library, for one thread at a time, since not every build of it is thread-safe: to be held by whoever calls it,
+/// while it does. Handles may stay open between. The library's own error messages are switched off, which a build that
+/// is thread-safe wants for each thread, and errno is 0. Not recursive: what is destroyed under it must not take it, as
+/// datasets and files of rows do.
+class Hdf5Lock {
+ public:
+  Hdf5Lock();
+  Hdf5Lock(const Hdf5Lock&) = delete;
+  Hdf5Lock& operator=(const Hdf5Lock&) = delete;
+  /// LoadHdf5.
+  const StatusOr<const Hdf5Api*>& api() const { return api_; }
 
-/// LoadHdf5, with the library's opinions of this thread's errors kept off stderr, and errno 0. Under Hdf5Mutex, once
-/// for each time that it is locked: a build that is thread-safe has a setting for each thread.
-StatusOr<const Hdf5Api*> QuietHdf5();
+ private:
+  const MutexLock lock_;
+  const StatusOr<const Hdf5Api*> api_;
+};
 
-/// A file, dataset, space or type of the library's, closed at its end. Under Hdf5Mutex.
+/// Within an Hdf5Lock: lets go of the library for as long as somebody else's code runs, which may be slow, and may use
+/// the library itself.
+class WithoutHdf5 {
+ public:
+  WithoutHdf5();
+  ~WithoutHdf5();
+  WithoutHdf5(const WithoutHdf5&) = delete;
+  WithoutHdf5& operator=(const WithoutHdf5&) = delete;
+};
+
+/// A file, dataset, space or type of the library's, closed at its end. Under an Hdf5Lock.
 class Hdf5Handle {
  public:
   /// @param id what an opening function returned; negative: it failed. @param close the function that ends it.

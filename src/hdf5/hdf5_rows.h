@@ -12,7 +12,7 @@
 
 namespace hp {
 
-// Some rows, along the first axis, of a dataset. Under Hdf5Mutex.
+// Some rows, along the first axis, of a dataset. Under an Hdf5Lock.
 
 /// Reads rows [first, first + count) as values of `type`. @param dims of the dataset, at least one.
 /// @return false: the library cannot.

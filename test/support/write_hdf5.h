@@ -19,8 +19,8 @@ struct Hdf5Set {
 /// Writes an HDF5 file. @return kFailedPrecondition: no HDF5 here; kInvalidArgument: the library cannot.
 inline Status WriteHdf5(const std::string& path, const std::vector<Hdf5Set>& sets) {
 #ifdef HP_WITH_HDF5
-  const MutexLock lock(Hdf5Mutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const Hdf5Lock lock;
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, lock.api());
   Hdf5Handle file(api->create_file(path.c_str(), 0x0002u, 0, 0), api->close_file);
   for (const Hdf5Set& set : sets) {
     const std::vector<hsize_t> dims(set.dims.begin(), set.dims.end());

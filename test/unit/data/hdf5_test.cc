@@ -242,7 +242,7 @@ TEST_F(Hdf5DatasetTest, FilesThatCannotBeReadAreNamed) {
   EXPECT_EQ(OpenFiles({"text"}).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(ErrorOf({"text"}), (folder_ / "list") + ":1: " + (folder_ / "text") + ": no HDF5 file, or a truncated one");
   EXPECT_EQ(Open(ReadWholeFile(folder_ / "a")).status().message(),
-            (folder_ / "list") + " is an HDF5 file; expected a list of such files, one in each line");
+            (folder_ / "list") + " is an HDF5 file; expected a list of such files");
   EXPECT_EQ(Open(" \n").status().message(), "list of HDF5 files " + (folder_ / "list") + " has no lines");
   layer_.mutable_hdf5_data_param()->set_source(folder_ / "absent");
   EXPECT_EQ(OpenDatasetOf(layer_, {}).status().message(),
