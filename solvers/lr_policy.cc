@@ -86,7 +86,7 @@ Status CheckLearningRate(const caffe::SolverParameter& solver) {
   if (rule->policy == Policy::kStep && solver.stepsize() <= 0) {
     return InvalidArgument("stepsize: %d; expected at least 1", solver.stepsize());
   }
-  // A negative one is what has "sigmoid" fall.
+  // "sigmoid" falls only with a negative gamma.
   if (rule->policy != Policy::kSigmoid && IsUsed(*rule, "gamma") && !(solver.gamma() >= 0)) {
     return InvalidArgument("gamma: %g; expected at least 0", solver.gamma());
   }

@@ -52,9 +52,4 @@ UpdateCoefficients AverageCoefficients(const caffe::SolverParameter& solver, flo
           .rule = UpdateRule::kAverage};
 }
 
-float ClipScale(const caffe::SolverParameter& solver, double sum_of_squares) {
-  const double norm = std::sqrt(sum_of_squares);
-  return solver.clip_gradients() >= 0 && norm > solver.clip_gradients() ? solver.clip_gradients() / norm : 1;
-}
-
 }  // namespace hp

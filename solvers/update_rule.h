@@ -13,7 +13,7 @@ namespace hp {
 /// @param solver that CheckSolver passed.
 /// @param clock the update, from 0: Adam's moments are corrected for how many gradients they are of.
 /// @param rate LearningRate of the update, without lr_mult.
-/// @param scale factor of the gradients: ClipScale / loss scale; 1 without clip_gradients and loss scaling.
+/// @param scale factor of the gradients: the verdict's scale / loss scale; 1 without clip_gradients and loss scaling.
 UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, int64_t clock, float rate, float lr_mult,
                                          float decay_mult, float scale);
 
@@ -22,18 +22,12 @@ UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, i
 /// it is rate * r, or, with larc_policy "clip", the smaller of rate and r. The gradient is clipped, divided by
 /// iter_size, and without weight decay.
 /// @param gradient_squares, value_squares sums over the whole blob; of the gradient summed over iter_size.
-/// @param clip ClipScale. Pure; any thread.
+/// @param clip the verdict's scale. Pure; any thread.
 /// Source: NVIDIA's Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLocalRate.
 float LarcRate(const caffe::SolverParameter& solver, float rate, double gradient_squares, double value_squares,
                double clip);
 
 /// The coefficients for a moving average that keeps `keeps` of itself in each of the update's iter_size sub-batches.
 UpdateCoefficients AverageCoefficients(const caffe::SolverParameter& solver, float keeps);
-
-/// The factor that scales a gradient down to the L2 norm clip_gradients; 1 if its norm is not larger, or clip_gradients
-/// is negative. As in Caffe, gradients are clipped before they are divided by iter_size.
-/// @param sum_of_squares of the gradients of all parameters of the net, summed over iter_size.
-/// Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::ClipGradients.
-float ClipScale(const caffe::SolverParameter& solver, double sum_of_squares);
 
 }  // namespace hp

@@ -39,6 +39,7 @@ std::optional<Verdict> VerdictKeeper::Add(Rank rank, const IterationReport& repo
   for (const auto& [index, param] : params) *verdict.add_params() = param;
   if (share_folder && owner_files_ > 0) verdict.set_owner_files(owner_files_);
   Judge(losses_finite, gradients_finite, layer, &verdict);
+  // Before gradients are divided by iter_size. Source: Caffe, src/caffe/solvers/sgd_solver.cpp, ClipGradients.
   const double norm = std::sqrt(sum);
   if (gradients_finite && clip_gradients_ >= 0 && norm > clip_gradients_) verdict.set_scale(clip_gradients_ / norm);
   reports_.erase(report.clock());

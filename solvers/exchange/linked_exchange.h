@@ -44,7 +44,7 @@ class LinkedExchange : public Exchange, private PeerEvents {
   static size_t BucketBytes(const BlockPlan& plan);
 
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
-  /// Has nothing to do: the plan says where a clock ends.
+  /// Sends nothing, since the plan says where a clock ends: checks that all were added, and begins the count anew.
   void Flush(uint64_t clock) override HP_EXCLUDES(mutex_);
   void Abort(const Status& cause) override { End(cause); }
 

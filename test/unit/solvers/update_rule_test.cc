@@ -183,14 +183,6 @@ TEST(SumOfSquares, SeesEveryValueThatIsNotFinite) {
   EXPECT_TRUE(std::isfinite(SumOfSquares(largest.data(), 1000)));
 }
 
-TEST(ClipScale, ActsAboveTheThresholdOnly) {
-  caffe::SolverParameter solver;
-  EXPECT_EQ(ClipScale(solver, 1e6), 1);
-  solver.set_clip_gradients(5);
-  EXPECT_EQ(ClipScale(solver, 25), 1);
-  EXPECT_FLOAT_EQ(ClipScale(solver, 100), 0.5f);
-}
-
 TEST(LarcRate, GoesByTheNorms) {
   caffe::SolverParameter solver;
   solver.set_larc_eta(0.5f);

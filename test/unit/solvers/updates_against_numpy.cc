@@ -6,6 +6,7 @@
 #include "backend/cpu/update.h"
 #include "proto/solver_type.h"
 #include "proto/upgrade/upgrade.h"
+#include "scheduler/control/verdict.h"
 #include "solvers/check.h"
 #include "solvers/lr_policy.h"
 #include "solvers/param_store.h"
@@ -62,7 +63,10 @@ void Update(const caffe::SolverParameter& solver, int iteration, float rate, Par
   const auto squares_of = [](std::span<const float> values) { return hp::SumOfSquares(values.data(), values.size()); };
   double squares = 0;
   for (int i = 0; i < store->size(); ++i) squares += squares_of(store->gradient(i));
-  const float clip = hp::ClipScale(solver, squares);
+  hp::IterationReport report;
+  report.set_finite(true);
+  report.set_sum_of_squares(squares);
+  const auto clip = static_cast<float>(hp::VerdictKeeper(1, solver.clip_gradients()).Add(0, report)->scale());
   for (int i = 0; i < store->size(); ++i) {
     const hp::StoredParam& param = store->param(i);
     if (param.frozen()) continue;
