@@ -4,8 +4,8 @@
 // update, and a norm is taken when all are final and nothing of the clock computes any more (what is computed after a
 // verdict would belong to the next clock's loss scale). Updates of a clock wait for its tests, which read the
 // parameters, and for those of the clocks before it. So norms are taken, and values pulled, in the order of clocks, as
-// whoever gets them expects: a clock whose test has late images would be behind the next one. None of these is waited
-// for in a task: whatever comes last, of this node or of another, makes the next task ready.
+// their receivers expect: otherwise a clock whose test waits for late images would be overtaken by the next one. None
+// of these is waited for in a task: whatever comes last, of this node or of another, makes the next task ready.
 //
 // Where parameter servers update, the two halves lie on different nodes. On a replica: added -> given to the servers ->
 // kPull, when nothing of this clock reads the values any more -> the gradient has been sent and the values are here. On
@@ -95,12 +95,12 @@ bool ClockState::AllGradients() const {
   return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.gradient; });
 }
 
-std::vector<Task> ClockState::TakeDue(bool has_verdict, const Behind& before) {
+std::vector<Task> ClockState::TakeDue(bool has_verdict, const Done& before) {
   ScheduleUpdates(has_verdict, before);
   return std::exchange(due_, {});
 }
 
-void ClockState::ScheduleUpdates(bool has_verdict, const Behind& before) {
+void ClockState::ScheduleUpdates(bool has_verdict, const Done& before) {
   if (!open_ || !training_ || tests_left_ > 0 || !before.tests) return;
   for (int u = 0; u < static_cast<int>(groups_.size()); ++u) {
     if (ExchangeOf(u) != GroupExchange::kPush) continue;

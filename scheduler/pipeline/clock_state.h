@@ -19,8 +19,8 @@ namespace hp {
 /// the kFinishClock task is done.
 class ClockState {
  public:
-  /// What of some clocks is done.
-  struct Behind {
+  /// Whether all tests, and all norms, of some clocks are done.
+  struct Done {
     bool tests = true;  ///< their tests are computed
     bool norms = true;  ///< their norms are taken; without wait_for_verdict they have none
   };
@@ -67,9 +67,9 @@ class ClockState {
   /// The tasks that are ready and were not returned before: deferred gradients, the norm, updates, pulls.
   /// @param has_verdict whether the clock's own verdict has arrived; matters only with wait_for_verdict.
   /// @param before what all clocks before it have done.
-  std::vector<Task> TakeDue(bool has_verdict, const Behind& before);
+  std::vector<Task> TakeDue(bool has_verdict, const Done& before);
   /// What it has done itself.
-  Behind behind() const { return {tests_left_ == 0, norm_done_}; }
+  Done done() const { return {tests_left_ == 0, norm_done_}; }
   /// Whether the clock is open and all of it is done: solvers free, groups updated, and with wait_for_verdict the norm
   /// taken and the verdict there.
   bool Finished(bool has_verdict) const;
@@ -92,7 +92,7 @@ class ClockState {
     bool taken = false;      // its update, or its pull, is handed out
   };
   void FinishGradientIfDone(int group);
-  void ScheduleUpdates(bool has_verdict, const Behind& before);
+  void ScheduleUpdates(bool has_verdict, const Done& before);
   void FinishIfUpdated(int group);
   bool AllGradients() const;
   GroupExchange ExchangeOf(size_t group) const { return plan_->groups[group].exchange; }

@@ -103,11 +103,11 @@ void Pipeline::FinishBoundary(int64_t clock) {
 void Pipeline::Progress(int64_t clock) {
   ClockState& state = clocks_.at(clock);
   const bool has_verdict = verdict_ >= clock;
-  ClockState::Behind before;
+  ClockState::Done before;
   for (auto& [under_way, other] : clocks_) {  // later ones may have waited for this one
     if (under_way >= clock) Push(other.TakeDue(verdict_ >= under_way, before));
-    const ClockState::Behind behind = other.behind();
-    before = {before.tests && behind.tests, before.norms && behind.norms};
+    const ClockState::Done done = other.done();
+    before = {before.tests && done.tests, before.norms && done.norms};
   }
   if (clock != first_clock() || !state.Finished(has_verdict)) return;
   state.Close();

@@ -26,7 +26,7 @@ struct Task {
   } kind = kForward;
   MsgId id = {};      ///< the micro-batch; bits == 0: the task is not of one micro-batch
   int solver = -1;    ///< whose memory holds the micro-batch, from 0; -1: none
-  int segment = 0;    ///< kForward, kBackward; of the group's layer with kPull and the next two
+  int segment = 0;    ///< kForward, kBackward; of the group's layer with kPull, kWeightGradient, kUpdate
   int group = 0;      ///< kPull, kWeightGradient, kUpdate: index into PipelinePlan::groups
   int64_t clock = 0;  ///< the iteration; set in every task
   /// How many updates the parameters have seen that the task reads: kBoundary, and tasks of a micro-batch. An update of

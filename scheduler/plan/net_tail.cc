@@ -3,7 +3,7 @@
 #include "scheduler/plan/net_tail.h"
 
 #include "base/format.h"
-#include "scheduler/plan/net_facts.h"
+#include "layers/traits/layer_types.h"
 
 #include <algorithm>
 

@@ -15,8 +15,8 @@ namespace hp {
 /// The layers that shards can divide (InnerProducts) behind the last layer with other parameters: where an FC stage may
 /// begin.
 std::vector<int> TailProducts(const caffe::NetParameter& net);
-/// Behind which layer TailProducts looks, for messages ("after its last convolution"), and what to do where that is a
-/// product itself.
+/// Behind which layer TailProducts looks, for messages ("after its last convolution"), and, where InnerProducts stand
+/// before it, which --cut begins a stage with them.
 std::string WhereTailBegins(const caffe::NetParameter& net);
 
 /// The side classifiers' part that an FC stage which begins at layer `before` may have as well: InnerProducts in front
