@@ -134,13 +134,15 @@ def read_log(run, path, lines):
             run.add(at, accuracy_curve(name, net), iteration, hours, number(value))
     for curve in [name for name in run.curves if name.split()[0] == "accuracy"]:
         if any(value < 0 or value > 1 for _, _, value in run.curves[curve]):  # a distance, say
+            print("hpplot: %s: %s is not always between 0 and 1, and is left out" % (path, printable(curve)),
+                  file=sys.stderr)
             del run.curves[curve]
 
 
 def accuracy_curve(output, net):
     """The name of the curve of an output of test net `net`."""
-    words = ["accuracy"] + [output] * (output != "accuracy") + ["net #%d" % net] * (net > 0)
-    return " ".join(words)
+    curve = "accuracy" if output == "accuracy" else "accuracy " + output
+    return curve if net == 0 else "%s net #%d" % (curve, net)
 
 
 def number(text):

@@ -1,7 +1,9 @@
 """hpplot draws what hpnode's tables and logs say. The pictures: where matplotlib is."""
 
+import contextlib
 import csv
 import importlib.util
+import io
 import os
 import re
 import struct
@@ -74,8 +76,12 @@ class PlotTest(cluster.JobTest):
 
     def test_a_log_of_caffes(self):
         self.write("caffe.log", CAFFE_LOG)
-        run = hpplot.read_run("old=" + self.path("caffe.log"))
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            run = hpplot.read_run("old=" + self.path("caffe.log"))
         self.assertEqual(run.name, "old")
+        self.assertEqual(said.getvalue(), "hpplot: %s: accuracy l2_error net #1 is not always between 0 and 1, and is "
+                                          "left out\n" % self.path("caffe.log"))
         self.assertEqual(run.curves["accuracy"], [(0, 0.5, 0.125)])
         self.assertEqual(run.curves["accuracy top5"], [(0, 0.5, 0.5)])
         self.assertEqual(run.curves["accuracy net #1"], [(0, 0.5, 0.75)])
