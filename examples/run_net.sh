@@ -49,16 +49,17 @@ here=examples/$example
 work=$here/work/run # beside what users put into work/, where the net looks for its data
 net=$(echo "$here/${example}"_train_*.prototxt)
 
-if [[ -n $programs ]]; then
-  bin=$programs
-else
-  build_programs hpnode convert_imageset convert_mnist_siamese_data compute_image_mean
-fi
 if [[ -n $data ]]; then
   [[ $data/ != "$(realpath -m "$work")"/* ]] || fail "$data is made anew by each run; keep data elsewhere"
   for file in train_leveldb val_leveldb; do
     [[ -e $data/$file ]] || fail "$data/$file is missing"
   done
+fi
+
+if [[ -n $programs ]]; then
+  bin=$programs
+else
+  build_programs hpnode convert_imageset convert_mnist_siamese_data compute_image_mean
 fi
 rm -rf "$work"
 mkdir -p "$work"
