@@ -175,8 +175,9 @@ Status TakeSavedPrecision(const RoutingTable& table, const SnapshotManifest& man
 // What the job takes over from a snapshot beside its parameters.
 Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   if (manifest.net_hash() != NetHash(*files->net)) {
-    return FailedPrecondition("%s belongs to another net than \"%s\"; --weights takes the parameters of another alone",
-                              files->resumed.c_str(), files->net->name().c_str());
+    return FailedPrecondition(
+        "%s belongs to another net than \"%s\"; to begin with another net's parameters, use --weights",
+        files->resumed.c_str(), files->net->name().c_str());
   }
   files->resumed_seed = manifest.random_seed();
   HP_RETURN_IF_ERROR(TakeSavedPrecision(table, manifest, files));
@@ -188,10 +189,11 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
 
 /// In Caffe the steps that a snapshot had taken count, whatever the solver says now.
 void WarnOfOtherSteps(const JobFiles& files) {
-  if (files.solver.lr_policy() != "multistep") return;
-  const int saved = files.snapshot->current_step, now = LearningRateStep(files.solver, files.start_clock);
+  if (!files.snapshot || files.solver.lr_policy() != "multistep") return;
+  const int iteration = static_cast<int>(files.start_clock);
+  const int saved = files.snapshot->current_step, now = LearningRateStep(files.solver, iteration);
   // Caffe's is that of the update before.
-  if (saved == now || saved == LearningRateStep(files.solver, std::max<int>(files.start_clock - 1, 0))) return;
+  if (saved == now || saved == LearningRateStep(files.solver, std::max(iteration - 1, 0))) return;
   LOG(WARNING) << files.resumed << " had taken " << saved << " steps of its rate; by this solver's stepvalue it is "
                << now << ", and the rate goes by that";
 }
@@ -204,7 +206,6 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, const 
   files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
-  WarnOfOtherSteps(*files);
   HP_RETURN_IF_ERROR(CheckStart(*files));
   if (!files->snapshot->manifest) {
     HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(files->snapshot->state_path));
@@ -270,6 +271,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest
                          ? MakeLossScaler(table, nullptr, &files)
                          : LoadSnapshot(table, resume, nullptr, node.rank, &files));
+  if (node.rank == 0) WarnOfOtherSteps(files);
   return files;
 }
 
@@ -290,6 +292,7 @@ void JobFiles::TakeWeights(const std::string& flag) {
 Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
   if (latest.Has(rank)) {
     HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, &found->manifest, rank, this));
+    if (latest.holders.front() == rank) WarnOfOtherSteps(*this);
   } else {
     start_clock = latest.manifest.iteration();
     resumed = Format("the snapshot of node \"%s\"", table.node(latest.GiverOf(rank)).name.c_str());

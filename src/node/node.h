@@ -143,9 +143,9 @@ class Node : private TransportHandler, private PipelineHost {
   /// first of them is destroyed and frees its memory.
   void Stop();
 
-  /// Asks all nodes of the job to stop at the same boundary, two iterations after this node's next report, with a
-  /// snapshot. Run returns kStopped then, or ok if that was the last iteration. Before training() the job ends at once,
-  /// on all nodes that are connected; Run returns kStopped.
+  /// Asks all nodes of the job to stop at the same boundary, two iterations (and the staleness) after this node's
+  /// next report, with a snapshot. Run returns kStopped then, or ok if that was the last iteration. Before training()
+  /// the job ends at once, on all nodes that are connected; Run returns kStopped.
   /// @return false: Run has not begun to connect, so nobody has to hear of it, and the process may just end.
   bool RequestStop();
   /// Asks all nodes for a snapshot at such a boundary; training goes on.
@@ -236,7 +236,7 @@ class Node : private TransportHandler, private PipelineHost {
   NodeOptions options_;
   const RoutingTable& table_;
   const NodeInfo& info_;  // our entry
-  Transport* transport_;  // copies_, or options_.transport
+  Transport* transport_;  // options_.transport; once connected what traces it, and copies where hosts are shared
 
   // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
   NodeDevice device_;                        // before all that has memory of it

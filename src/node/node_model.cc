@@ -19,6 +19,9 @@
 namespace hp {
 
 Status Node::BuildModel() {
+  if (options_.rank == 0) {
+    requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler, files_.solver.max_iter());
+  }
   const std::optional<int64_t> drawn = bootstrap_->handshake()->seed();
   const std::optional<int64_t> seed = files_.resumed_seed ? files_.resumed_seed : drawn;
   CHECK(seed) << "no seed after the handshake";

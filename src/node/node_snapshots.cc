@@ -30,9 +30,6 @@ Status Node::ChooseSnapshot() {
   if (!latest_) files_.run = bootstrap_->handshake()->run();
   files_.run.clear_name();  // it was perhaps another run's until now
   if (!options_.run_name.name.empty()) files_.run.set_name(options_.run_name.name);
-  if (options_.rank == 0) {
-    requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler, files_.solver.max_iter());
-  }
   return OkStatus();
 }
 
