@@ -14,6 +14,11 @@ namespace hp {
 Status ReadPlacedText(const std::string& path, google::protobuf::Message* message,
                       google::protobuf::TextFormat::ParseInfoTree* places);
 
+/// "PATH:LINE" of a field; PATH alone where its line is not known. @param places of the message that has it; null:
+/// unknown. @param index of a repeated field, else -1.
+std::string PlaceOf(const std::string& path, const google::protobuf::TextFormat::ParseInfoTree* places,
+                    const google::protobuf::FieldDescriptor* field, int index);
+
 /// The places of a net's entries. @param path of the file. @param places of the net's fields, which must outlive the
 /// result; null: their lines are unknown, and the file alone is their place.
 PlaceOfOrigin PlacesIn(const std::string& path, const google::protobuf::TextFormat::ParseInfoTree* places);

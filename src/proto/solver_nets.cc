@@ -24,7 +24,7 @@ using google::protobuf::TextFormat;
 /// the state, or of its net.
 Status CheckPhase(const std::string& place, const caffe::NetState& state, caffe::Phase phase) {
   if (!state.has_phase() || state.phase() == phase) return OkStatus();
-  return InvalidArgument("%s: the state has phase: %s, of a net that is %s; expected no phase, or %s", place.c_str(),
+  return InvalidArgument("%s: state { phase: %s } of a net that is %s; expected no phase, or %s", place.c_str(),
                          caffe::Phase_Name(state.phase()).c_str(), phase == caffe::TRAIN ? "trained" : "tested",
                          caffe::Phase_Name(phase).c_str());
 }
@@ -41,10 +41,7 @@ class SolverText {
 
   const std::string& path() const { return path_; }
   /// "PATH:LINE". @param index -1: the field is not repeated.
-  std::string PlaceOf(int field, int index = -1) const {
-    const int line = places_.GetLocation(FieldOf(field), index).line + 1;
-    return line > 0 ? path_ + ":" + std::to_string(line) : path_;
-  }
+  std::string PlaceOf(int field, int index = -1) const { return hp::PlaceOf(path_, &places_, FieldOf(field), index); }
   Status Complete(int field, int index, NetParameter* net) const {
     return CompleteNet(path_, places_.GetTreeForNested(FieldOf(field), index), net);
   }

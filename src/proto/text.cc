@@ -58,21 +58,22 @@ Status Parse(const std::string& text, const std::string& name, google::protobuf:
   return OkStatus();
 }
 
-/// The line, from 1, where what became a layer stands.
-int LineOf(const NetUpgrade::Origin& origin, const TextFormat::ParseInfoTree& places) {
-  using Origin = NetUpgrade::Origin;
-  const int field = origin.field == Origin::kLayer    ? caffe::NetParameter::kLayerFieldNumber
-                    : origin.field == Origin::kLayers ? caffe::NetParameter::kLayersFieldNumber
-                                                      : caffe::NetParameter::kInputFieldNumber;
-  return places.GetLocation(caffe::NetParameter::descriptor()->FindFieldByNumber(field), origin.index).line + 1;
-}
-
 }  // namespace
+
+std::string PlaceOf(const std::string& path, const TextFormat::ParseInfoTree* places,
+                    const google::protobuf::FieldDescriptor* field, int index) {
+  // Line 0 is the first; -1: in a list, of which only the begin is known, or not in the text.
+  const int line = places == nullptr ? -1 : places->GetLocation(field, index).line;
+  return line < 0 ? path : path + ":" + std::to_string(line + 1);
+}
 
 PlaceOfOrigin PlacesIn(const std::string& path, const TextFormat::ParseInfoTree* places) {
   return [path, places](const NetUpgrade::Origin& origin) {
-    const int line = places == nullptr ? 0 : LineOf(origin, *places);  // 0 in a list, of which only the begin is known
-    return line == 0 ? path : path + ":" + std::to_string(line);
+    using Origin = NetUpgrade::Origin;
+    const int field = origin.field == Origin::kLayer    ? caffe::NetParameter::kLayerFieldNumber
+                      : origin.field == Origin::kLayers ? caffe::NetParameter::kLayersFieldNumber
+                                                        : caffe::NetParameter::kInputFieldNumber;
+    return PlaceOf(path, places, caffe::NetParameter::descriptor()->FindFieldByNumber(field), origin.index);
   };
 }
 

@@ -34,11 +34,11 @@ StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, int level,
 /// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet. Files of `weights`
 /// are looked for likewise, and one that is in neither place stays as it is written.
 /// @return kNotFound: no solver file, or no net file (names both places); kInvalidArgument: a fault in the text, no net
-/// or two, or nets of training and tests that cannot be united (UnionOf).
+/// or two, a state of the other phase, or nets of training and tests that cannot be united (UnionOf).
 StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path);
 
 /// The net of a solver from ReadSolver: its `net_param` if it has one, else read from the file `net`. Errors as
-/// ReadNet's.
+/// ReadNet's, and kInvalidArgument: its state has another phase than what the solver does with it.
 StatusOr<caffe::NetParameter> NetOfSolver(const caffe::SolverParameter& solver);
 
 /// The files that a solver's `weights` name, entry by entry, each a list with commas, as Caffe reads them.

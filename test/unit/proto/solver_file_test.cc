@@ -363,14 +363,14 @@ TEST_F(SolverFileTest, StatesHaveNoOtherPhase) {
     return solver.ok() ? NetOfSolver(*solver).status().message() : solver.status().message();
   };
   EXPECT_EQ(error("net: 'net.prototxt'\ntrain_state { phase: TEST }"),
-            path + ":2: the state has phase: TEST, of a net that is trained; expected no phase, or TRAIN");
+            path + ":2: state { phase: TEST } of a net that is trained; expected no phase, or TRAIN");
   EXPECT_EQ(error("net: 'net.prototxt' test_iter: 1\ntest_state { phase: TRAIN }"),
-            path + ":2: the state has phase: TRAIN, of a net that is tested; expected no phase, or TEST");
+            path + ":2: state { phase: TRAIN } of a net that is tested; expected no phase, or TEST");
   EXPECT_EQ(error("net: 'test.prototxt'"), folder_ +
-                                               "/test.prototxt: the state has phase: TEST, of a net that is "
+                                               "/test.prototxt: state { phase: TEST } of a net that is "
                                                "trained; expected no phase, or TRAIN");
   EXPECT_EQ(error("net_param { state { phase: TRAIN } layer { name: 'a' type: 'ReLU' } } test_iter: 1"),
-            path + ":1: the state has phase: TRAIN, of a net that is tested; expected no phase, or TEST");
+            path + ":1: state { phase: TRAIN } of a net that is tested; expected no phase, or TEST");
   EXPECT_EQ(error("train_net: 'net.prototxt' test_net: 'test.prototxt' test_iter: 1 test_state { phase: TEST }"), "");
   EXPECT_EQ(error("net_param { state { phase: TRAIN } layer { name: 'a' type: 'ReLU' } } train_state { stage: 'x' }"),
             "");
