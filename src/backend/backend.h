@@ -166,8 +166,7 @@ struct MarginDesc {
 /// loss_weight and BatchContext::loss_scale. Labels: BatchContext::labels. Caffe: SoftmaxWithLossLayer, LossParameter.
 struct SoftmaxLossDesc {
   /// The normalizer: kValid counts the global batch's labels that are not ignored, kFull all of them, kBatchSize its
-  /// samples, or what lies in them in front of the classes' axis ([rows, T] of [rows, T, classes]), kNone is 1. At
-  /// least 1 in any case.
+  /// samples, times the elements in front of the class axis in each, kNone is 1. At least 1 in any case.
   enum Normalization { kFull, kValid, kBatchSize, kNone } normalization = kValid;
   bool has_ignore_label = false;  ///< labels that are `ignore_label` add no loss and get a zero gradient
   int ignore_label = 0;

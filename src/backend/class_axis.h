@@ -17,7 +17,7 @@ struct ClassAxis {
         labels(outer * pixels) {}
 
   int64_t rows, classes, pixels;
-  int64_t outer;   ///< rows of a sample: 1 where its classes lie along axis 1
+  int64_t outer;   ///< elements of a sample in front of the class axis; 1 if that is axis 1
   int64_t labels;  ///< of a sample
 };
 

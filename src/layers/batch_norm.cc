@@ -10,7 +10,7 @@ StatusOr<LayerOp> MakeBatchNormOp(const LayerTraits& layer, const OpContext& con
   const caffe::BatchNormParameter& norm = layer.param().batch_norm_param();
   BatchNormDesc desc;
   desc.eps = norm.eps();
-  desc.keep = context.average_keeps;
+  desc.keep = context.average_keeps.value_or(norm.moving_average_fraction());
   desc.share = context.average_share;
   desc.global = UsesGlobalStats(layer.param());
   return context.part == OpContext::kMoments ? context.backend->Moments(desc, in)

@@ -20,7 +20,7 @@ Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t
       const std::string which = of_rule == 1 ? "" : Format(" (number %lld)", static_cast<long long>(number));
       const bool whole = label == std::floor(label);
       return InvalidArgument("label %.9g%s of row %lld is %s 0..%lld", label, which.c_str(),
-                             static_cast<long long>(row), whole ? "not in" : "no whole number in",
+                             static_cast<long long>(row), whole ? "not in" : "not a whole number in",
                              static_cast<long long>(rule.classes - 1));
     }
   }

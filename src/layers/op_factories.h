@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ struct OpContext {
   /// drawn at random, or, in a test, a block of neighbours.
   int64_t sample_room = 0;
 
-  /// ParamSpec's of its blobs, where they are averages of statistics.
-  float average_keeps = 1, average_share = 1;
+  /// ParamSpec's of its blobs, where they are averages of statistics that layers share; nothing: the layer's own.
+  std::optional<float> average_keeps = {};
+  float average_share = 1;
 
   ClassSlice classes() const { return {{channel_begin, channel_end}, channel_count, sample_room}; }
 };

@@ -272,7 +272,7 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   context.sample_room = layer.sample_room;
   if (entry.traits.average_keeps()) {
     const ParamSpec average = entry.Params({shapes_[entry.bottoms[0]]})[0];
-    context.average_keeps = *average.average_keeps;
+    context.average_keeps = average.average_keeps;
     context.average_share = average.average_share;
   }
   if (entry.piece == GraphLayer::kProduct) context.part = OpContext::kAddends;

@@ -28,10 +28,6 @@ Status CheckCounts(const LayerType& type, const caffe::LayerParameter& param) {
   if (!IsIn(tops, type.tops)) {
     return LayerError(param, "has %d tops; %s takes %s", tops, type.name, Range(type.tops).c_str());
   }
-  if (param.param_size() > type.most_blobs) {
-    return LayerError(param, "has %d param entries; %s has %d learnable blobs", param.param_size(), type.name,
-                      type.most_blobs);
-  }
   return OkStatus();
 }
 

@@ -41,7 +41,7 @@ Status CheckFillerFields(const caffe::FillerParameter& filler, const std::string
     return InvalidArgument("%s: min %g is greater than max %g", where.c_str(), filler.min(), filler.max());
   }
   if (filler.type() != "gaussian" && filler.sparse() != -1) {
-    return InvalidArgument("%s: sparse %d is of type \"gaussian\", and type \"%s\" has none", where.c_str(),
+    return InvalidArgument("%s: sparse: %d is only for type \"gaussian\", not for \"%s\"", where.c_str(),
                            filler.sparse(), filler.type().c_str());
   }
   if (filler.type() == "gaussian" && !(filler.std() >= 0)) {

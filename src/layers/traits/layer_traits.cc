@@ -18,7 +18,8 @@ StatusOr<LayerTraits> LayerTraits::Create(const caffe::LayerParameter& param, co
   HP_RETURN_IF_ERROR(CheckInPlace(*type, param));
   const LayerTraits traits(*type, param);
   if (param.param_size() > traits.blobs()) {
-    return LayerError(param, "has %d param entries, and %d learnable blobs", param.param_size(), traits.blobs());
+    return LayerError(param, "has %d param entries; expected at most %d, one for each learnable blob",
+                      param.param_size(), traits.blobs());
   }
   return traits;
 }

@@ -85,8 +85,8 @@ Status CheckWholeAverages(const std::vector<Named>& all) {
       const auto other = sharers.find({of.first, blob});
       if (other != sharers.end() && other->second == layers) continue;
       return InvalidArgument(
-          "layers \"%s\" and \"%s\" share average %d of their statistics, and average %d in another way; expected "
-          "names for all three blobs of both layers, or for none",
+          "layers \"%s\" and \"%s\" share blob %d of their averages, and blob %d is not shared by the same layers; "
+          "expected one name for each of the three blobs in all layers that share one, or none",
           layers[0].c_str(), layers[1].c_str(), of.second, blob);
     }
   }

@@ -244,7 +244,8 @@ TEST(Filler, BadOnesAreNamed) {
   EXPECT_THAT(error("type: 'glorot'"), HasSubstr("unknown filler type \"glorot\"; expected one of constant, uniform"));
   EXPECT_THAT(error("type: 'uniform' min: 2 max: 1"), HasSubstr("min 2 is greater than max 1"));
   EXPECT_THAT(error("type: 'gaussian' std: -1"), HasSubstr("std -1 is negative"));
-  EXPECT_THAT(error("type: 'xavier' sparse: 3"), HasSubstr("sparse 3 is of type \"gaussian\", and type \"xavier\""));
+  EXPECT_THAT(error("type: 'xavier' sparse: 3"),
+              HasSubstr("sparse: 3 is only for type \"gaussian\", not for \"xavier\""));
   EXPECT_THAT(error("type: 'gaussian' sparse: 11"), HasSubstr("sparse 11 is not in -1..10"));
 }
 

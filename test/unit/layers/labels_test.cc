@@ -19,7 +19,7 @@ TEST(Labels, OthersAreNamedWithTheirRow) {
   EXPECT_EQ(CheckLabels(Values{10}, {"loss", 10, std::nullopt}).message(), "label 10 of row 0 is not in 0..9");
   EXPECT_EQ(CheckLabels(Values{-1}, {"loss", 10, std::nullopt}).message(), "label -1 of row 0 is not in 0..9");
   EXPECT_EQ(CheckLabels(Values{1.5f}, {"loss", 10, std::nullopt}).message(),
-            "label 1.5 of row 0 is no whole number in 0..9");
+            "label 1.5 of row 0 is not a whole number in 0..9");
   EXPECT_FALSE(CheckLabels(Values{std::numeric_limits<float>::quiet_NaN()}, {"loss", 10, -1}).ok());
   EXPECT_EQ(CheckLabels(Values{10}, {"loss", 10, std::nullopt}).code(), StatusCode::kInvalidArgument);
 }

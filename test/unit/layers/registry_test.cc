@@ -319,10 +319,11 @@ TEST(Registry, WhatIsKnownButNotSupportedIsRefusedByName) {
   const std::string relu = R"(name: "r" type: "ReLU" bottom: "a" top: "b" )";
   EXPECT_THAT(CreateError(relu + "propagate_down: false propagate_down: true"),
               HasSubstr("has 1 bottoms and 2 propagate_down values"));
-  EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"), HasSubstr("1 param entries; ReLU has 0 learnable blobs"));
+  EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"),
+              HasSubstr("1 param entries; expected at most 0, one for each"));
   EXPECT_EQ(CreateError(R"(name: "c" type: "Convolution" bottom: "x" top: "c" param { } param { }
                            convolution_param { num_output: 4 kernel_size: 1 bias_term: false })"),
-            "layer \"c\": has 2 param entries, and 1 learnable blobs");
+            "layer \"c\": has 2 param entries; expected at most 1, one for each learnable blob");
 }
 
 TEST(Registry, LossWeights) {

@@ -103,7 +103,7 @@ TEST(SharedParams, WhatDoesNotFitIsRefused) {
       PlanOf(Twins("param { name: 'w' } param { name: 'w' }", "")).message(),
       "layer \"a\": its blobs 0 and 1 have one name, \"w\"; only blobs of different layers can share a parameter");
   EXPECT_EQ(PlanOf(Twins("", "param { } param { name: 'c' }", "num_output: 10 bias_term: false")).message(),
-            "layer \"b\": has 2 param entries, and 1 learnable blobs");
+            "layer \"b\": has 2 param entries; expected at most 1, one for each learnable blob");
   EXPECT_EQ(PlanOf(Twins("param { share_mode: STRICT }", "")).message(),
             "layer \"a\": param { share_mode } says how a parameter is shared; expected a name beside it");
   EXPECT_EQ(
@@ -134,9 +134,10 @@ const std::string kAverages =
 TEST(SharedParams, AveragesAreSharedWholeAndAmongAveragesAlone) {
   const StageLayout layout = Layout(1, {}, {}, 8);
   const std::string mean = "param { name: 'm' lr_mult: 0 }";
-  EXPECT_EQ(PlanOf(NormTwins(mean, mean, "", ""), layout).message(),
-            "layers \"na\" and \"nb\" share average 0 of their statistics, and average 1 in another way; expected "
-            "names for all three blobs of both layers, or for none");
+  EXPECT_EQ(
+      PlanOf(NormTwins(mean, mean, "", ""), layout).message(),
+      "layers \"na\" and \"nb\" share blob 0 of their averages, and blob 1 is not shared by the same layers; expected "
+      "one name for each of the three blobs in all layers that share one, or none");
   EXPECT_TRUE(PlanOf(NormTwins(mean, mean, "use_global_stats: true", "use_global_stats: true"), layout).ok())
       << "nobody adds to it";
   EXPECT_TRUE(PlanOf(NormTwins(kAverages, kAverages, "", ""), layout).ok());
