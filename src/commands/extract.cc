@@ -57,7 +57,7 @@ Status ExtractBlobs(const caffe::NetParameter& net, const CaffeModel& model, Dev
   }
   for (auto database = options.databases.begin(); database != options.databases.end(); ++database) {
     if (std::find(options.databases.begin(), database, *database) == database) continue;
-    return InvalidArgument("%s is to have two blobs; expected a database for each", database->c_str());
+    return InvalidArgument("--out names %s twice; expected a database for each blob", database->c_str());
   }
   HP_ASSIGN_OR_RETURN(const DbBackend kind, ParseDbBackend(options.backend));
   std::vector<BlobWriter> writers;

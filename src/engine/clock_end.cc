@@ -1,8 +1,9 @@
 // Iteration t, on every node: OnTaskDone -> report -> first node -> verdict -> OnVerdict. A verdict takes a round
-// trip, and nodes do not wait for it: they go on with t + 1 meanwhile, and only clock t + 2 needs it. That is why
-// requests of t are carried out in front of t + 2: no node is past that boundary before it has the verdict, so all
-// carry them out at the same one. Where updates wait for the verdict (clip_gradients, larc, loss scaling), reports are
-// sent after the norm instead of at the end of the clock, and the verdict's factors apply to t itself.
+// trip, and nodes do not wait for it: they go on with t + 1 meanwhile, and only clock t + delay() needs it, which is t
+// + 2 without staleness. That is why requests of t are carried out in front of that clock: no node is past that
+// boundary before it has the verdict, so all carry them out at the same one. Where updates wait for the verdict
+// (clip_gradients, larc, loss scaling), reports are sent after the norm instead of at the end of the clock, and the
+// verdict's factors apply to t itself.
 #include "engine/clock_end.h"
 
 #include "base/format.h"

@@ -49,7 +49,7 @@ class StageExchange {
 
   /// Calls `connect` once, which blocks until all replicas of the stage are connected. Main thread.
   /// @param groups none of them empty. @param params the gradients; must outlive it.
-  /// @param callbacks both set; what they call must outlive it.
+  /// @param callbacks on_exchanged and on_failure set; what they call must outlive it.
   /// @return null: there are no groups, and `connect` was not called; else the error of `connect`.
   static StatusOr<std::unique_ptr<StageExchange>> Create(int stage, ExchangedGroups groups, ParamStore* params,
                                                          const Connect& connect, Callbacks callbacks);

@@ -336,7 +336,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
                             (("--blobs=loss", out), r'blob "loss" has the shape \[1\]; expected values for each of 5'),
                             (("--blobs=ip1,conv1", out), r"--blobs names 2 blobs and --out 1 databases"),
                             (("--blobs=ip1,conv1,pool1", "--out=a,%s,%s" % (self.path("out"), self.path("out"))),
-                             r"/out is to have two blobs; expected a database for each"),
+                             r"--out names \S*/out twice; expected a database for each blob"),
                             (("--blobs=ip1", "--out=" + self.path("db")), r"/db.* exists"),
                             (("--blobs=ip1", out, "--max_bad_records=-1"), r"--max_bad_records is -1; expected at least 0"),
                             (("--blobs=ip1", out, "--backend=sqlite"), r"sqlite")):

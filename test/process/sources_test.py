@@ -362,7 +362,7 @@ layer { name: "right%d" type: "Accuracy" bottom: "score%d" bottom: "task%d" top:
         self.make_table(conv=1, fc=0, micro_batches=1)
         where = r'layer "data": %s:2: %s: ' % (self.path("db/list.txt"), self.path("db/b.h5"))
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 0.5], label_type="double")
-        self.refused(r'layer "loss", batch \d+, rows from \d+: label 0\.5 of row \d+ is no whole number in 0\.\.\d')
+        self.refused(r'layer "loss", batch \d+, rows from \d+: label 0\.5 of row \d+ is not a whole number in 0\.\.\d')
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2, 3, 4], label_dims="2,1,2")
         self.refused(where + r'dataset "label" has rows of \[1 2\]; expected one number, as in .*/a\.h5')
         self.write_rows("db/b.h5", [[1, 2, 3]] * 2, [1, 2], shape=(3,))
