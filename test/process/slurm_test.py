@@ -247,6 +247,7 @@ class SlurmTest(digits.DigitsJob):
             self.slurm.ask("scancel", job)
         for name, job in jobs.items():
             self.await_end(job, name)
+            self.assertNotIn("restart 1", self.output(name))
         self.assertEqual(self.nodes(), [])
 
     def test_two_jobs_of_one_solver(self):
