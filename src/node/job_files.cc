@@ -174,11 +174,6 @@ Status TakeSavedPrecision(const RoutingTable& table, const SnapshotManifest& man
 
 // What the job takes over from a snapshot beside its parameters.
 Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
-  if (manifest.net_hash() != NetHash(*files->net)) {
-    return FailedPrecondition(
-        "%s belongs to another net than \"%s\"; to begin with another net's parameters, use --weights",
-        files->resumed.c_str(), files->net->name().c_str());
-  }
   files->resumed_seed = manifest.random_seed();
   HP_RETURN_IF_ERROR(TakeSavedPrecision(table, manifest, files));
   if (manifest.has_run()) files->run.set_id(manifest.run().id());
@@ -187,9 +182,24 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
   return MakeLossScaler(table, &manifest, files);
 }
 
+/// What nobody named must be of this very net.
+Status CheckNet(const LatestSnapshot& latest, const caffe::NetParameter& net) {
+  if (latest.manifest.net_hash() == NetHash(net)) return OkStatus();
+  return FailedPrecondition("the latest snapshot, of iteration %lld, belongs to another net than \"%s\"",
+                            static_cast<long long>(latest.manifest.iteration()), net.name().c_str());
+}
+
+/// A person may change a batch, a dropout or a test, and go on; names and shapes are compared when they are known.
+void WarnOfOtherNet(const JobFiles& files) {
+  const std::optional<SnapshotManifest>& manifest = files.snapshot->manifest;
+  if (!manifest || manifest->net_hash() == NetHash(*files.net)) return;
+  LOG(WARNING) << files.resumed << " was written by another net than \"" << files.net->name()
+               << "\" as it is now: parameters are taken by the names of their layers, histories in their order";
+}
+
 /// In Caffe the steps that a snapshot had taken count, whatever the solver says now.
 void WarnOfOtherSteps(const JobFiles& files) {
-  if (!files.snapshot || files.solver.lr_policy() != "multistep") return;
+  if (files.solver.lr_policy() != "multistep") return;
   const int iteration = static_cast<int>(files.start_clock);
   const int saved = files.snapshot->current_step, now = LearningRateStep(files.solver, iteration);
   // Caffe's is that of the update before.
@@ -271,7 +281,10 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest
                          ? MakeLossScaler(table, nullptr, &files)
                          : LoadSnapshot(table, resume, nullptr, node.rank, &files));
-  if (node.rank == 0) WarnOfOtherSteps(files);
+  if (node.rank == 0 && files.snapshot) {
+    WarnOfOtherNet(files);
+    WarnOfOtherSteps(files);
+  }
   return files;
 }
 
@@ -290,6 +303,7 @@ void JobFiles::TakeWeights(const std::string& flag) {
 }
 
 Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
+  HP_RETURN_IF_ERROR(CheckNet(latest, *net));
   if (latest.Has(rank)) {
     HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, &found->manifest, rank, this));
     if (latest.holders.front() == rank) WarnOfOtherSteps(*this);

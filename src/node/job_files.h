@@ -36,9 +36,9 @@ struct JobFiles {
   /// @param types the layers that the net may have. @param snapshot_prefix instead of the solver's; empty: the
   /// solver's.
   /// @return kInvalidArgument: all faults of the table beside the net, or the first fault of solver or net, by file and
-  /// line; kNotFound, kDataLoss: a file or database is missing or corrupt; kFailedPrecondition: the snapshot is another
-  /// net's. What keeps a resumed job from the same bits is logged in one line: another division, threads, program or
-  /// instruction set.
+  /// line; kNotFound, kDataLoss: a file or database is missing or corrupt. What keeps a resumed job from the same bits
+  /// is logged in one line: another division, threads, program or instruction set; that the snapshot is another net's,
+  /// in a line of its own. Whether it fits is known when the model is built.
   static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
                                  const InputOptions& input, const LayerTypes& types = LayerTypes::BuiltIn(),
                                  const std::string& snapshot_prefix = "");

@@ -390,7 +390,8 @@ class FilesTest(cluster.JobTest):
         self.expect_exit(self.start("--all"), 0)
         self.make_job(iterations=20, hidden=17)
         process = self.start("--all", "--resume=" + self.path("out_iter_10.solverstate"))
-        self.expect_exit(process, 2, r"out_iter_10\.solverstate belongs to another net")
+        self.expect_exit(process, 2, r'out_iter_10\.caffemodel: layer "ip1" blob 0 has shape "\S+ \d+"; expected "17 ')
+        self.expect_exit(self.start("--all", "--resume=latest"), 0, "is passed over: it belongs to another net")
 
     def set_of_the_node(self, field):
         """Gives the only node of the table a field, e.g. "threads: 2"."""

@@ -51,6 +51,24 @@ class TrainTest(cluster.JobTest):
             late = self.hptrain("--solver=solver.prototxt", "--snapshot=" + snapshot, "--iterations=2")
             self.expect_exit(late, 2, r"is of iteration \d+, behind max_iter \(2\): raise max_iter")
 
+    def test_goes_on_with_a_net_that_was_changed(self):
+        """Caffe compares shapes alone. A layer of the tests changes nothing of training; a batch does."""
+        self.make_job(iterations=12, snapshot=6)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0)
+        whole = self.read("out_iter_12.caffemodel")
+        resume = ("--solver=solver.prototxt", "--snapshot=out_iter_6.solverstate")
+        warned = r'out_iter_6\.solverstate was written by another net than "\w*" as it is now'
+        resumed = self.hptrain(*resume)
+        self.expect_exit(resumed, 0)
+        self.assertNotRegex(resumed.text(), warned)
+        net = self.read("net.prototxt").decode()
+        self.write("net.prototxt", net + 'layer { name: "spare" type: "Silence" bottom: "ip2" include { phase: TEST } }\n')
+        self.expect_exit(self.hptrain(*resume), 0, warned)
+        self.assertEqual(self.read("out_iter_12.caffemodel"), whole)
+        self.write("net.prototxt", net.replace("batch_size: 12", "batch_size: 6"))
+        self.expect_exit(self.hptrain(*resume), 0, warned)
+        self.assertNotEqual(self.read("out_iter_12.caffemodel"), whole)
+
     def test_steps_that_a_snapshot_had_taken(self):
         self.make_job(iterations=8, snapshot=6)
         solver = self.read("solver.prototxt").decode().replace('"fixed"', '"multistep" gamma: 0.5 stepvalue: 2 stepvalue: 4')
