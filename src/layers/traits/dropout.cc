@@ -1,5 +1,6 @@
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
+#include "layers/traits/own_phase.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
@@ -7,7 +8,8 @@ namespace {
 
 Status CheckDropout(const caffe::LayerParameter& param) {
   const float ratio = param.dropout_param().dropout_ratio();
-  if (!(ratio >= 0 && ratio < 1)) return LayerError(param, "dropout_ratio %g is not in [0, 1)", ratio);
+  if (!(ratio >= 0 && ratio <= 1)) return LayerError(param, "dropout_ratio %g is not in [0, 1)", ratio);
+  if (OwnPhase(param).value_or(false)) HP_RETURN_IF_ERROR(CheckTrains(param));
   if (!param.dropout_param().scale_train()) {
     return LayerError(param, "scale_train: false (scaling at test time instead of in training) is not supported");
   }

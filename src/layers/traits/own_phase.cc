@@ -27,7 +27,11 @@ bool OwnPhaseMatters(const caffe::LayerParameter& param) {
 }
 
 Status CheckTrains(const caffe::LayerParameter& param) {
-  if (!Draws(param) || OwnPhase(param).value_or(true)) return OkStatus();
+  const bool trains = OwnPhase(param).value_or(true);
+  if (param.type() == "Dropout" && trains && param.dropout_param().dropout_ratio() == 1) {
+    return LayerError(param, "dropout_ratio 1 is not in [0, 1): in training it would drop all values");
+  }
+  if (!Draws(param) || trains) return OkStatus();
   return LayerError(
       param,
       "phase: TEST with pool: STOCHASTIC: in training no value is drawn then, and none gets the gradient; "

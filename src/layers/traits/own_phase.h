@@ -18,7 +18,8 @@ std::optional<bool> OwnPhase(const caffe::LayerParameter& param);
 bool OwnPhaseMatters(const caffe::LayerParameter& param);
 
 /// Whether a layer of the training can be trained through by its own phase.
-/// @return kInvalidArgument: a stochastic pooling that says TEST: no value is drawn that a gradient could go to.
+/// @return kInvalidArgument: a stochastic pooling that says TEST: no value is drawn that a gradient could go to; a
+/// dropout of all values, which a test may have.
 Status CheckTrains(const caffe::LayerParameter& param);
 
 }  // namespace hp

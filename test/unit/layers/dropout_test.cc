@@ -157,6 +157,17 @@ TEST(Dropout, RatioZeroKeepsAll) {
   EXPECT_EQ(runner.Output(), x);
 }
 
+TEST(Dropout, RatioOneOfATestKeepsAll) {
+  LayerUnderTest layer(R"(name: "drop" type: "Dropout" bottom: "x" top: "y" dropout_param { dropout_ratio: 1 })");
+  const TensorDesc desc = {{10, 1000}, 1};
+  OpRunner runner(layer.MakeOp({desc}), {desc});
+  runner.batch().train = false;
+  const Values x = RandomValues(desc.count(), 11);
+  runner.SetInput(0, x);
+  runner.Forward();
+  EXPECT_EQ(runner.Output(), x);
+}
+
 TEST(Dropout, SeedLayerAndSampleMatter) {
   const TensorDesc desc = {{1, 256}, 1};
   const auto mask = [&](uint64_t seed, const std::string& name, uint64_t sample) {

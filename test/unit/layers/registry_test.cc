@@ -350,7 +350,10 @@ TEST(Registry, OnlyLayersThatCanWorkInPlace) {
 TEST(Registry, LayersRefuseTheirOwnFieldsByName) {
   const std::string dropout = R"(name: "d" type: "Dropout" bottom: "a" top: "b" )";
   EXPECT_THAT(CreateError(dropout + "dropout_param { scale_train: false }"), HasSubstr("scale_train: false"));
-  EXPECT_THAT(CreateError(dropout + "dropout_param { dropout_ratio: 1 }"), HasSubstr("dropout_ratio 1 is not in"));
+  EXPECT_THAT(CreateError(dropout + "dropout_param { dropout_ratio: 1.5 }"), HasSubstr("dropout_ratio 1.5 is not in"));
+  EXPECT_THAT(CreateError(dropout + "phase: TRAIN dropout_param { dropout_ratio: 1 }"),
+              HasSubstr("in training it would drop all values"));
+  EXPECT_EQ(CreateError(dropout + "dropout_param { dropout_ratio: 1 }"), "") << "a test passes its input on";
   const std::string accuracy = R"(name: "a" type: "Accuracy" bottom: "x" bottom: "l" top: "t" )";
   EXPECT_THAT(CreateError(accuracy + "top: \"per_class\""), HasSubstr("accuracy of each class"));
   EXPECT_THAT(CreateError(accuracy + "accuracy_param { top_k: 0 }"), HasSubstr("top_k must be 1 or more"));

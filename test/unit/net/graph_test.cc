@@ -36,6 +36,14 @@ TEST(GraphErrors, WhatDrawsNothingIsNotTrained) {
   }
 }
 
+TEST(GraphErrors, WhatDropsAllIsNotTrained) {
+  const std::string layer =
+      "layer { name: 'd' bottom: 'data' top: 'd' type: 'Dropout' dropout_param { dropout_ratio: 1 } ";
+  EXPECT_THAT(ErrorOf(kData + layer + "}"), HasSubstr("layer \"d\": dropout_ratio 1 is not in [0, 1): in training"));
+  EXPECT_EQ(ErrorOf(kData + layer + "phase: TEST }"), "");
+  EXPECT_EQ(ErrorOf(kData + layer + "}", caffe::TEST), "");
+}
+
 TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'datum' top: 'r' }"),
               AllOf(HasSubstr("\"r\""), HasSubstr("\"datum\""), HasSubstr("not produced by any earlier layer")));
