@@ -57,6 +57,7 @@ Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* 
   MutexLock lock(&mutex_);
   iteration_ = displayed_iteration_ = curve_iteration_ = start_clock;
   displayed_ns_ = clock->NowNs();
+  TakeDue();
 }
 
 void Reporter::Add(MsgId id, int stage, const std::vector<float>& values) {
@@ -95,29 +96,35 @@ LearningStatus Reporter::latest() const {
 
 int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * job_.schedule().update_rows(); }
 
-bool Reporter::Complete(const std::vector<MsgId>& ids) const {
-  for (MsgId id : ids) {
-    const auto found = values_.find(id);
-    const size_t stages = stages_with_outputs_[job_.schedule().PhaseOf(id).index()];
-    if (!id.train() && stages == 0) continue;  // a test that has nothing to say
-    if (found == values_.end() || found->second.size() < stages) return false;
-  }
-  return true;
+bool Reporter::Complete(MsgId id) const {
+  const auto found = values_.find(id);
+  const size_t stages = stages_with_outputs_[job_.schedule().PhaseOf(id).index()];
+  if (!id.train() && stages == 0) return true;  // a test that has nothing to say
+  return found != values_.end() && found->second.size() >= stages;
+}
+
+void Reporter::TakeDue() {
+  due_ = test_done_ ? job_.schedule().TrainIds(iteration_) : job_.schedule().TestIds(iteration_);
+  complete_ = 0;
+}
+
+bool Reporter::DueIsComplete() {
+  while (complete_ < due_.size() && Complete(due_[complete_])) ++complete_;
+  return complete_ == due_.size();
 }
 
 void Reporter::PrintReady() {
-  for (;;) {
-    const std::vector<MsgId> tests = job_.schedule().TestIds(iteration_);
+  while (DueIsComplete()) {
     if (!test_done_) {
-      if (!tests.empty() && !Complete(tests)) return;
-      if (!tests.empty()) PrintTests();
+      if (!due_.empty()) PrintTests();
       test_done_ = true;
+    } else {
+      if (due_.empty()) return;  // the training has ended
+      PrintTraining();
+      ++iteration_;
+      test_done_ = false;
     }
-    const std::vector<MsgId> trains = job_.schedule().TrainIds(iteration_);
-    if (trains.empty() || !Complete(trains)) return;
-    PrintTraining();
-    ++iteration_;
-    test_done_ = false;
+    TakeDue();
   }
 }
 

@@ -63,8 +63,12 @@ class Reporter {
  private:
   using Values = std::map<MsgId, std::map<int, std::vector<float>>>;  // by id, then stage
 
-  /// Whether all stages have reported all `ids`.
-  bool Complete(const std::vector<MsgId>& ids) const HP_REQUIRES(mutex_);
+  /// Whether all stages have reported an id.
+  bool Complete(MsgId id) const HP_REQUIRES(mutex_);
+  /// The ids of iteration_'s tests, or if they are done of its training.
+  void TakeDue() HP_REQUIRES(mutex_);
+  /// Whether all of them are reported. Looks at each once, however often it is asked: there may be 100,000.
+  bool DueIsComplete() HP_REQUIRES(mutex_);
   /// Sums over `ids`, all of `phase`, by output of its whole net, and forgets their values.
   std::vector<double> Sum(const std::vector<MsgId>& ids, Phase phase) HP_REQUIRES(mutex_);
   /// Prints tests and iterations from iteration_ on, as far as they are complete.
@@ -96,6 +100,8 @@ class Reporter {
   Values values_ HP_GUARDED_BY(mutex_);
   int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;   // the one whose losses are printed next
   bool test_done_ HP_GUARDED_BY(mutex_) = false;  // iteration_'s test is printed, or it has none
+  std::vector<MsgId> due_ HP_GUARDED_BY(mutex_);  // whose values are printed next
+  size_t complete_ HP_GUARDED_BY(mutex_) = 0;     // of them the first ones, which are known to be reported
   LearningStatus latest_ HP_GUARDED_BY(mutex_);
   std::deque<double> recent_ HP_GUARDED_BY(mutex_);                      // losses of the last average_loss iterations
   std::deque<std::pair<int64_t, double>> losses_ HP_GUARDED_BY(mutex_);  // clocks and losses for on_loss_

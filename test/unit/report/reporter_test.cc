@@ -76,6 +76,25 @@ TEST_F(ReporterTest, LossesComeInOrderWhoeverAddsTheLastValue) {
   }
 }
 
+/// Each value costs the same, however many an update has: by all of them for each it would be hours.
+TEST_F(ReporterTest, ManyMicroBatchesOfAnUpdate) {
+  auto job = PlanOf(table_, Parse<caffe::NetParameter>(kJobNet),
+                    Parse<caffe::SolverParameter>(std::string(kSolver) + " iter_size: 200000"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const LearningRates rates((*job)->solver());
+  std::vector<double> losses;
+  Reporter reporter(**job, &rates, Clock::Real(), 0, [&](int64_t, double loss) { losses.push_back(loss); });
+  std::vector<MsgId> ids = (*job)->schedule().TrainIds(0);
+  ASSERT_GE(ids.size(), 200000u);
+  std::reverse(ids.begin(), ids.end());
+  const int stage = (*job)->outputs(caffe::TRAIN)[0].stage;
+  for (const MsgId id : ids) {
+    EXPECT_TRUE(losses.empty());
+    reporter.Add(id, stage, {1.0f});
+  }
+  ASSERT_EQ(losses.size(), 1u);
+}
+
 /// As Caffe smooths them: the mean of the last average_loss losses.
 TEST_F(ReporterTest, ShownLossesAreMeansOfTheLastOnes) {
   auto job = PlanOf(table_, Parse<caffe::NetParameter>(kJobNet),
