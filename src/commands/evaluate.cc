@@ -75,10 +75,9 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   int64_t labels_of_row = 1;
   std::vector<LabelRule> rules;
   std::vector<LabelNumber> numbers;
-  callbacks.on_labels = [&](int64_t clock, Phase phase, int64_t batch, int64_t row, std::span<const float> values) {
-    if (Status good = CheckBatchLabels(values, rules, labels_of_row, batch, row); !good.ok())
-      return arrivals.Fail(good);
-    labels.Add(clock, phase, batch, row, NumbersOfRows(values, labels_of_row, numbers));
+  callbacks.on_labels = [&](int64_t clock, Phase phase, const BatchLabels& ahead) {
+    if (Status good = CheckBatchLabels(ahead, rules, labels_of_row); !good.ok()) return arrivals.Fail(good);
+    labels.Add(clock, phase, ahead.batch, ahead.first_row, NumbersOfRows(ahead.values, labels_of_row, numbers));
   };
   callbacks.on_ready = [&] { arrivals.Signal(); };
   callbacks.on_error = [&](const Status& status) { arrivals.Fail(status); };

@@ -69,8 +69,8 @@ class BatchReader::Impl {
 
   // What is to be told next.
   struct Event {
-    Part* part = nullptr;                                // whose labels are there
-    std::vector<const std::vector<float>*> labels = {};  // of its pieces, in order
+    Part* part = nullptr;                               // whose labels are there
+    std::vector<const UndecodedSamples*> samples = {};  // of its pieces, in order
     int64_t ready = -1;
     Status error;
   };
@@ -299,10 +299,12 @@ bool BatchReader::Impl::DeliverNext() {
     // Copied under no lock, since labels of pixels are as large as images. No piece of the part is ready before, so
     // each stays where it is.
     std::vector<float> labels;
-    for (const std::vector<float>* of_piece : event.labels) {
-      labels.insert(labels.end(), of_piece->begin(), of_piece->end());
+    for (const UndecodedSamples* piece : event.samples) {
+      labels.insert(labels.end(), piece->ahead.begin(), piece->ahead.end());
     }
-    if (options_.on_labels) options_.on_labels(event.part->batch, event.part->first_row_in_batch, labels);
+    const auto record = [&](int64_t row) { return samples_.Describe(row, event.samples); };
+    const Part& part = *event.part;
+    if (options_.on_labels) options_.on_labels({part.batch, part.first_row_in_batch, labels, record});
     MutexLock lock(&mutex_);
     event.part->labels_delivered = true;
   }
@@ -331,7 +333,7 @@ bool BatchReader::Impl::FindLabels(Part* part, Event* event) {
   for (int64_t n = part->first; n < part->end; ++n) {
     if (Find(n)->state < State::kRead) return false;
   }
-  for (int64_t n = part->first; n < part->end; ++n) event->labels.push_back(&Find(n)->samples.ahead);
+  for (int64_t n = part->first; n < part->end; ++n) event->samples.push_back(&Find(n)->samples);
   event->part = part;
   return true;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/batch_labels.h"
 #include "data/sample_reader.h"
 #include "hp/status.h"
 #include "tensor/buffer.h"
@@ -7,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace hp {
@@ -40,9 +40,9 @@ struct BatchReaderOptions {
   /// The piece of a number in [first_piece, end_piece) of Start. A pure function that must not call the reader: it runs
   /// under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
-  /// The labels of this node's whole part of `batch`, as many for each of its rows as UndecodedSamples::ahead has; once
-  /// for each batch, in order, before on_ready of any of its pieces. `labels` is valid during the call.
-  std::function<void(int64_t batch, int64_t first_row_in_batch, std::span<const float> labels)> on_labels;
+  /// The labels of this node's whole part of a batch, as many for each of its rows as UndecodedSamples::ahead has; once
+  /// for each batch, in order, before on_ready of any of its pieces.
+  std::function<void(const BatchLabels& labels)> on_labels;
   /// images(piece) may be read from now on, until Release(piece). In the order of pieces.
   std::function<void(int64_t piece)> on_ready;
   /// A record could not be read or decoded; no other callback follows until the next Start. At most once for each

@@ -127,6 +127,22 @@ void SampleReader::FreeData(int64_t row, UndecodedSamples* samples) const {
   for (size_t s = 0; s < sources_.size(); ++s) caffe::Datum().Swap(&samples->data[row * sources_.size() + s]);
 }
 
+std::string SampleReader::Describe(int64_t row, std::span<const UndecodedSamples* const> pieces) const {
+  const auto rows_of = [this](const UndecodedSamples* piece) {
+    return std::ssize(piece->records) / std::ssize(sources_);
+  };
+  while (row >= rows_of(pieces.front())) {
+    row -= rows_of(pieces.front());
+    pieces = pieces.subspan(1);
+  }
+  std::string text;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const int64_t record = pieces.front()->records[row * sources_.size() + i];
+    text += (i == 0 ? "" : ", ") + sources_[i].dataset->Describe(record);
+  }
+  return text;
+}
+
 bool SampleReader::MayBeRaw(const SampleLayout& layout) {
   return layout.shape.may_be_raw() && layout.data.second == 0 && layout.also_ahead.empty();
 }

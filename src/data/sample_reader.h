@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,6 +61,9 @@ class SampleReader {
   /// Writes row `row`, which is sample `sample`, to its places in `out`, and frees the row's Datums.
   /// @param rows of `samples`. @param out float32, all of them as SampleShape places them. @return as Read.
   Status Decode(int64_t sample, int64_t row, int64_t rows, UndecodedSamples* samples, float* out) const;
+
+  /// Which records a row is of. @param row counted over all of `pieces`. "FILE:LINE: IMAGE", or as Dataset::Describe.
+  std::string Describe(int64_t row, std::span<const UndecodedSamples* const> pieces) const;
 
   /// Whether samples can be taken raw at all: each is one image and at most one label.
   static bool MayBeRaw(const SampleLayout& layout);

@@ -215,10 +215,11 @@ Status Input::Prepare(const Schedule& schedule, int replica, Phase phase, uint64
     const int64_t before = train_ ? id.clock() * schedule_->shape().iter_size : 0;
     return Piece{before + samples.batch, samples.first_sample, samples.rows, samples.first_row};
   };
-  options.on_labels = [this](int64_t batch, int64_t first_row, std::span<const float> labels) {
+  options.on_labels = [this](BatchLabels labels) {
     const int64_t per_clock = schedule_->shape().iter_size;
-    const int64_t clock = train_ ? batch / per_clock : test_clock_.load();
-    callbacks_.on_labels(clock, phase_, train_ ? batch % per_clock : batch, first_row, labels);
+    const int64_t clock = train_ ? labels.batch / per_clock : test_clock_.load();
+    if (train_) labels.batch %= per_clock;
+    callbacks_.on_labels(clock, phase_, labels);
   };
   options.on_ready = [this](int64_t piece) {
     ready_end_ = piece + 1;

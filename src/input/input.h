@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/batch_labels.h"
 #include "base/sample_shape.h"
 #include "data/dataset.h"
 #include "data/reader.h"
@@ -38,10 +39,10 @@ class Input {
   /// Called by the reader threads, one call at a time for each Input, under no lock. All must be set; none may call
   /// Start or Stop.
   struct Callbacks {
-    /// The labels of this node's part of a batch, from row first_row of the global batch on, of each row as many as
-    /// SampleLayout tells ahead, valid during the call. In the order of batches, before any image of the part is ready.
-    /// @param batch of the update (0 .. iter_size - 1) or of the phase's test (0 .. test_iter - 1) at `clock`.
-    std::function<void(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
+    /// The labels of this node's part of a batch, of each row as many as SampleLayout tells ahead. In the order of
+    /// batches, before any image of the part is ready. The batch is one of the update (0 .. iter_size - 1) or of the
+    /// phase's test (0 .. test_iter - 1) at `clock`.
+    std::function<void(int64_t clock, Phase phase, const BatchLabels& labels)> on_labels;
     /// Ready has turned true for one more micro-batch.
     std::function<void()> on_ready;
     /// Reading has failed and ended: kDataLoss, kFailedPrecondition (the database was changed) or kInvalidArgument (a

@@ -11,13 +11,13 @@ constexpr size_t kMostPerMessage = 100'000;
 
 }  // namespace
 
-Status LabelFeed::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels) {
+Status LabelFeed::Add(int64_t clock, Phase phase, const BatchLabels& labels) {
   const std::vector<LabelRule>& rules = rules_[phase.index()];
   if (rules.empty()) return OkStatus();
   const JobPlan& job = model_.job();
   const int64_t of_row = job.labels_of_row(phase);
-  HP_RETURN_IF_ERROR(CheckBatchLabels(labels, rules, of_row, batch, first_row));
-  Pass(clock, phase, batch, first_row, NumbersOfRows(labels, of_row, job.label_numbers(phase)));
+  HP_RETURN_IF_ERROR(CheckBatchLabels(labels, rules, of_row));
+  Pass(clock, phase, labels.batch, labels.first_row, NumbersOfRows(labels.values, of_row, job.label_numbers(phase)));
   return OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/batch_labels.h"
 #include "hp/status.h"
 #include "input/label_store.h"
 #include "model/node_model.h"
@@ -27,11 +28,10 @@ class LabelFeed {
 
   /// Takes what Input::Callbacks::on_labels reports. Does nothing if no layer of the phase reads labels. Several
   /// messages for each reader, if the labels are many.
-  /// @param labels [rows, JobPlan::labels_of_row], of batch `batch` of the update or test at `clock`, from
-  /// its row `first_row` on.
-  /// @return kInvalidArgument: a label is no class of a layer that reads it, nor its ignore_label; layer, batch and row
-  /// are named, and nothing was stored or sent.
-  Status Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels);
+  /// @param labels [rows, JobPlan::labels_of_row], of a batch of the update or test at `clock`.
+  /// @return kInvalidArgument: a label is no class of a layer that reads it, nor its ignore_label; record, layer, batch
+  /// and row are named, and nothing was stored or sent.
+  Status Add(int64_t clock, Phase phase, const BatchLabels& labels);
 
  private:
   void Pass(int64_t clock, Phase phase, int64_t batch, int64_t first_row, const std::vector<float>& numbers);

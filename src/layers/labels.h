@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/batch_labels.h"
 #include "hp/status.h"
 #include "layers/traits/label_paths.h"
 
@@ -17,19 +18,22 @@ struct LabelRule {
   int64_t classes = 0;                 ///< number of classes; 0: they are numbers, any of which will do
   std::optional<int> ignore_label;     ///< any int; none: all labels count
   std::vector<int64_t> columns = {0};  ///< which labels of a row it reads
+  /// A number outside the classes counts as wrong: nothing learns by an accuracy, and one that was left in a net of
+  /// targets ends no training.
+  bool wrong_counts = false;
 };
 
 /// Checks labels before they are put into a BatchContext; losses and accuracies rely on it (given a bad label, an op
 /// treats it as ignored). O(labels), any thread.
 /// @param of_row how many labels a row has.
 /// @return kInvalidArgument: "label 12 of row 3 is not in 0..9", or of a rule with several columns "label 12 (number
-/// 40) of row 3 ..."; both count from 0, rows within `labels`, numbers within the rule's.
+/// 40) of row 3 ..."; both count from 0, rows within `labels`, numbers within the rule's. Where wrong_counts only of
+/// what is no int.
 Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t of_row = 1);
 
-/// The same for all layers that read the labels of rows of a batch. @param first_row of the batch, in `labels`.
-/// @return the message says the layer, the batch and its first row.
-Status CheckBatchLabels(std::span<const float> labels, std::span<const LabelRule> rules, int64_t of_row, int64_t batch,
-                        int64_t first_row);
+/// The same for all layers that read the labels of rows of a batch; warns of the first one of the process that counts
+/// as wrong. @return the message says the record, the layer, the batch and its first row.
+Status CheckBatchLabels(const BatchLabels& labels, std::span<const LabelRule> rules, int64_t of_row);
 
 /// What is told of rows ahead of them: [rows, numbers].
 /// @param labels [rows, of_row].

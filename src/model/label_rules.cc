@@ -14,7 +14,8 @@ std::vector<LabelRule> LabelRulesOf(const NetGraph& graph, const std::vector<Sha
     std::vector<int64_t> columns = LabelColumnsOf(graph, layer, sample);
     if (columns.empty()) continue;
     const int64_t classes = !layer.traits.reads_labels() ? 0 : layer.traits.classes(shapes[layer.bottoms[0]]);
-    rules.push_back({layer.traits.name(), classes, layer.traits.ignore_label(), std::move(columns)});
+    rules.push_back({layer.traits.name(), classes, layer.traits.ignore_label(), std::move(columns),
+                     /*wrong_counts=*/!layer.traits.is_loss()});
   }
   return rules;
 }

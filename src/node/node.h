@@ -199,7 +199,7 @@ class Node : private TransportHandler, private PipelineHost {
   /// On a thread of an exchange.
   void OnExchangeFailed(const Status& status);
   /// Reader threads.
-  void OnLabels(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels);
+  void OnLabels(int64_t clock, Phase phase, const BatchLabels& labels);
   /// To the reporter, here or on its node. On the thread of Compute::Collect.
   void OnStatistics(MsgId id, int stage, const std::vector<float>& values);
   void OnSlow(const SlowNode& slow);

@@ -52,8 +52,8 @@ void Node::OnExchangeFailed(const Status& status) {
   failure_detector_->OnDataFailure(options_.rank, status);
 }
 
-void Node::OnLabels(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels) {
-  const Status status = label_feed_->Add(clock, phase, batch, first_row, labels);
+void Node::OnLabels(int64_t clock, Phase phase, const BatchLabels& labels) {
+  const Status status = label_feed_->Add(clock, phase, labels);
   if (!status.ok()) return shutdown_.Fail(status);
   gate_.Run([this] { pipeline_->OnInputs(); });
 }

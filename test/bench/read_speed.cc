@@ -62,7 +62,7 @@ int Main() {
   Mutex mutex;
   CondVar changed;
   Input::Callbacks callbacks;
-  callbacks.on_labels = [](int64_t, Phase, int64_t, int64_t, std::span<const float>) {};
+  callbacks.on_labels = [](int64_t, Phase, const BatchLabels&) {};
   callbacks.on_ready = [&] {
     MutexLock lock(&mutex);
     changed.SignalAll();

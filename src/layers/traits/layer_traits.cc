@@ -107,6 +107,7 @@ bool LayerTraits::gradient_reads_input() const {
 bool LayerTraits::passes_gradient() const {
   return type_->passes_gradient != nullptr && type_->passes_gradient(*param_);
 }
+bool LayerTraits::is_loss() const { return type_->loss; }
 bool LayerTraits::has_gradient() const { return type_->has_gradient; }
 bool LayerTraits::propagates() const { return type_->propagates; }
 bool LayerTraits::discards() const { return type_->discards; }

@@ -175,6 +175,8 @@ class LayerTraits {
   /// Whether top 0 is a number [1] that is reported (loss, accuracy, sum over a batch): a micro-batch's contribution,
   /// summed over the micro-batches of a batch in the order of ids.
   bool is_statistic() const;
+  /// Whether something learns by it, unless its weight is 0.
+  bool is_loss() const;
   /// The weight of top `top` in the objective: Caffe's loss_weight, by default 1 for the first top of a loss and 0 for
   /// all else. Of a layer that is no statistic it is that of the sum of all elements (GraphLayer::kWeighted).
   float loss_weight(int top) const;

@@ -135,11 +135,11 @@ class Recorder {
     options.ring = ring;
     options.threads = threads;
     options.piece = [division](int64_t n) { return division.At(n); };
-    options.on_labels = [this](int64_t batch, int64_t row, std::span<const float> labels) {
-      Add(Format("labels %lld", static_cast<long long>(batch)));
+    options.on_labels = [this](const BatchLabels& labels) {
+      Add(Format("labels %lld", static_cast<long long>(labels.batch)));
       MutexLock lock(&mutex_);
-      labels_[batch] = {labels.begin(), labels.end()};
-      first_row_[batch] = row;
+      labels_[labels.batch] = {labels.values.begin(), labels.values.end()};
+      first_row_[labels.batch] = labels.first_row;
     };
     options.on_ready = [this](int64_t piece) { Add(Format("ready %lld", static_cast<long long>(piece))); };
     options.on_error = [this](const Status& status) {

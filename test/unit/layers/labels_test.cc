@@ -24,6 +24,23 @@ TEST(Labels, OthersAreNamedWithTheirRow) {
   EXPECT_EQ(CheckLabels(Values{10}, {"loss", 10, std::nullopt}).code(), StatusCode::kInvalidArgument);
 }
 
+TEST(Labels, OfAnAccuracyCountAsWrong) {
+  const LabelRule rule = {.layer = "accuracy", .classes = 1, .wrong_counts = true};
+  EXPECT_TRUE(CheckLabels(Values{0, 3, -1, 0.37f}, rule).ok());
+  for (float label : {std::numeric_limits<float>::quiet_NaN(), 1e30f}) {
+    EXPECT_EQ(CheckLabels(Values{label}, rule).code(), StatusCode::kInvalidArgument) << label;
+  }
+  const Values right = {0, 3}, wrong = {0, 4};
+  const LabelRule rules[] = {rule, {.layer = "loss", .classes = 4}};
+  EXPECT_TRUE(CheckBatchLabels({0, 0, right}, rules, 1).ok());
+  BatchLabels labels = {2, 6, wrong};
+  EXPECT_EQ(CheckBatchLabels(labels, rules, 1).message(),
+            "layer \"loss\", batch 2, rows from 6: label 4 of row 1 is not in 0..3");
+  labels.record = [](int64_t row) { return "list.txt:" + std::to_string(row); };
+  EXPECT_EQ(CheckBatchLabels(labels, rules, 1).message(),
+            "list.txt:1: layer \"loss\", batch 2, rows from 6: label 4 of row 1 is not in 0..3");
+}
+
 TEST(Labels, SeveralInARow) {
   const Values labels = {0, 1, 2, 255, 4, 12};
   EXPECT_EQ(CheckLabels(labels, {"loss", 10, 255, {0, 1, 2}}, 3).message(),
