@@ -64,9 +64,6 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
   CheckNumber("weight_decay", solver.weight_decay(), faults);
   faults->AddIf(!std::isfinite(solver.clip_gradients()),
                 Format("clip_gradients: %g; expected a norm, or -1 for none", solver.clip_gradients()));
-  // An unsigned 64-bit key is made of it; Caffe takes -1 for "any".
-  faults->AddIf(solver.random_seed() < -1, Format("random_seed: %lld; expected -1 (drawn at the start) or at least 0",
-                                                  static_cast<long long>(solver.random_seed())));
   faults->AddIf(solver.max_iter() < 0, Format("max_iter: %d; expected at least 0", solver.max_iter()));
   faults->AddIf(solver.iter_size() < 1, Format("iter_size: %d; expected at least 1", solver.iter_size()));
   faults->AddIf(solver.display() < 0, Format("display: %d; expected at least 0", solver.display()));
@@ -134,6 +131,9 @@ std::vector<std::string> SolverWarnings(const caffe::SolverParameter& solver) {
     lines.push_back(
         "debug_info: true has no effect: the means of blobs and gradients that Caffe prints are not computed; hpnode "
         "--trace shows where time goes");
+  }
+  if (!solver.layer_wise_reduce()) {
+    lines.push_back("layer_wise_reduce: false has no effect: a layer's gradient is summed as soon as it is there");
   }
   if (solver.has_device_id()) {
     lines.push_back("device_id: " + std::to_string(solver.device_id()) +

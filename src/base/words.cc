@@ -27,10 +27,12 @@ std::string Join(const std::vector<std::string>& words, const std::string& separ
 }
 
 std::vector<std::string> SplitList(const std::string& text) {
+  constexpr char kBlanks[] = " \t\r\n";
   std::vector<std::string> items;
   std::istringstream stream(text);
   for (std::string item; std::getline(stream, item, ',');) {
-    if (!item.empty()) items.push_back(item);
+    const size_t begin = item.find_first_not_of(kBlanks);
+    if (begin != std::string::npos) items.push_back(item.substr(begin, item.find_last_not_of(kBlanks) + 1 - begin));
   }
   return items;
 }

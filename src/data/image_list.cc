@@ -17,7 +17,9 @@ bool ParseLine(std::string_view text, ListedImage* image) {
   const size_t name_end = text.find_last_not_of(kBlanks, blank);
   const char* const last = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + blank + 1, last, image->label);
-  if (name_end == std::string_view::npos || error != std::errc() || rest != last) return false;
+  const std::string_view fraction(rest, last);  // 3.0 is written by programs whose numbers are all floats
+  const bool whole = fraction.empty() || (fraction[0] == '.' && fraction.find_first_not_of('0', 1) == fraction.npos);
+  if (name_end == std::string_view::npos || error != std::errc() || !whole) return false;
   image->name = text.substr(0, name_end + 1);
   return true;
 }

@@ -31,6 +31,7 @@ Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options
     HP_RETURN_IF_ERROR(TakeImageFields(layer.image_data_param(), options));
   } else {
     options->size_advice = "; images of different sizes need a crop_size";
+    options->channels_advice = "; encoded images, gray and in colour, need force_color or force_gray";
     options->force_color = param.force_color() || layer.data_param().force_encoded_color();
     options->force_gray = param.force_gray();
   }

@@ -147,7 +147,8 @@ Status Transformer::CheckShape(const Source& source) const {
   if (source.channels == output_shape_[0] && fits) return OkStatus();
   return InvalidArgument("has the shape %s, expected %s%s%s",
                          ShapeText(source.channels, source.height, source.width).c_str(), whole.ToString().c_str(),
-                         free_size ? " or larger" : "", options_.size_advice.c_str());
+                         free_size ? " or larger" : "",
+                         fits ? options_.channels_advice.c_str() : options_.size_advice.c_str());
 }
 
 Status Transformer::ViewOf(const caffe::Datum& datum, uint64_t sample, Source* source) const {

@@ -41,6 +41,7 @@ struct TransformOptions {
   bool force_color = false, force_gray = false;  ///< of encoded images: 3 channels, or 1; else as stored
   int resize_height = 0, resize_width = 0;       ///< pixels, of encoded images, before all else; 0: they stay
   std::string size_advice;                       ///< follows a message about records of different sizes
+  std::string channels_advice;                   ///< follows one about records of other channels
 };
 /// The options of a layer that reads records: its transform_param, data_param { force_encoded_color }, and
 /// new_height, new_width and is_color of an ImageData layer. Reads the mean file.

@@ -325,7 +325,8 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.start_clock = start_clock;
   facts.snapshot_hash = snapshot_hash;
   facts.weights_hash = weights_hash;
-  facts.random_seed = resumed_seed.value_or(solver.random_seed());
+  facts.random_seed =
+      resumed_seed.value_or(std::max<int64_t>(solver.random_seed(), -1));  // as Caffe, any below 0 is none
   facts.resume_latest = resume_latest;
   if (inputs.train) {
     facts.dataset_hash = inputs.train->fingerprint();

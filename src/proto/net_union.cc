@@ -3,7 +3,6 @@
 #include "proto/net_union.h"
 
 #include "proto/net_filter.h"
-#include "proto/place.h"
 
 #include <google/protobuf/util/message_differencer.h>
 
@@ -63,7 +62,7 @@ class NetUnion {
   /// What the union lacks goes behind a layer of its name, so that a table that places it by name and range places
   /// both, else in front of the next layer that both have.
   Status Add(int net, const NetParameter& test) {
-    HP_ASSIGN_OR_RETURN(const std::vector<Entry> trained, FindTrained(test));
+    const std::vector<Entry> trained = FindTrained(test);
     Entry next = entries_.begin();  // the first entry behind those of the test so far
     std::list<UnitedLayer> own;     // of the test, without a place
     for (int i = 0; i < test.layer_size(); ++i) {
@@ -117,8 +116,8 @@ class NetUnion {
   }
 
   /// The entry of training that each layer of a test is; the end for those that are none, and once more behind the
-  /// last. Tests may have their own layers in any order, but not those of training.
-  StatusOr<std::vector<Entry>> FindTrained(const NetParameter& test) {
+  /// last. One that stands in another order than in training is the test's own.
+  std::vector<Entry> FindTrained(const NetParameter& test) {
     std::vector<Entry> trained;
     Entry last = entries_.end();
     for (const LayerParameter& layer : test.layer()) {
@@ -127,15 +126,7 @@ class NetUnion {
       };
       const Entry next = last == entries_.end() ? entries_.begin() : std::next(last);
       trained.push_back(std::find_if(next, entries_.end(), is_it));
-      if (trained.back() != entries_.end()) {
-        last = trained.back();
-      } else if (std::any_of(entries_.begin(), next, is_it)) {
-        return AtLayer(
-            InvalidArgument("layer \"%s\": stands before \"%s\" in the net of training, and behind it in that "
-                            "of a test; expected one order",
-                            layer.name().c_str(), last->layer->name().c_str()),
-            layer);
-      }
+      if (trained.back() != entries_.end()) last = trained.back();
     }
     trained.push_back(entries_.end());
     return trained;

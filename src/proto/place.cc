@@ -33,18 +33,29 @@ Status AtNamed(const Status& status, const caffe::NetParameter& net, const std::
   return status.Prepend(layer.place(index < layer.place_size() ? index : 0));
 }
 
-// Line of a solver's field, from 1; 0: it is not set in the text that `tree` was made of.
-int LineOfField(const std::string& name, const TextFormat::ParseInfoTree& tree) {
+// Line of a solver's field, from 1; 0: it is not set in the text that `solver` and `tree` were made of. Of a field with
+// several values it is that of the one which the fault names: "test_iter: -1; ...".
+int LineOfField(const std::string& name, const std::string& fault, const caffe::SolverParameter& solver,
+                const TextFormat::ParseInfoTree& tree) {
   const auto* field = caffe::SolverParameter::descriptor()->FindFieldByName(name);
-  return field == nullptr ? 0 : tree.GetLocation(field, field->is_repeated() ? 0 : -1).line + 1;
+  if (field == nullptr) return 0;
+  if (!field->is_repeated()) return tree.GetLocation(field, -1).line + 1;
+  int named = 0;
+  for (int i = solver.GetReflection()->FieldSize(solver, field) - 1; i >= 0; --i) {
+    std::string value;
+    TextFormat::PrintFieldValueToString(solver, field, i, &value);
+    if (fault.starts_with(name + ": " + value + ";")) named = i;
+  }
+  return tree.GetLocation(field, named).line + 1;
 }
 
 // The fault with the place of the field whose name it begins with, under the name that the file has for it.
-std::string AtFirstField(std::string fault, const std::string& path, const TextFormat::ParseInfoTree& tree) {
+std::string AtFirstField(std::string fault, const std::string& path, const caffe::SolverParameter& solver,
+                         const TextFormat::ParseInfoTree& tree) {
   const std::string name = fault.substr(0, fault.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
-  int line = LineOfField(name, tree);
+  int line = LineOfField(name, fault, solver, tree);
   if (const std::string old = OldNameOf(name); line == 0 && !old.empty()) {
-    line = LineOfField(old, tree);
+    line = LineOfField(old, fault, solver, tree);
     if (line > 0) fault.replace(0, name.size(), old);
   }
   return path + (line > 0 ? ":" + std::to_string(line) : "") + ": " + fault;
@@ -74,8 +85,8 @@ Status AtFields(const Status& status, const std::string& solver_path) {
   std::istringstream faults(status.message());
   std::string message;
   for (std::string fault; std::getline(faults, fault);) {
-    message +=
-        (message.empty() ? "" : "\n") + (known ? AtFirstField(fault, solver_path, tree) : solver_path + ": " + fault);
+    message += (message.empty() ? "" : "\n") +
+               (known ? AtFirstField(fault, solver_path, read, tree) : solver_path + ": " + fault);
   }
   return Status(status.code(), message);
 }

@@ -23,7 +23,10 @@ std::string Range(const CountRange& count) {
 Status CheckCounts(const LayerType& type, const caffe::LayerParameter& param) {
   const int bottoms = param.bottom_size(), tops = param.top_size();
   if (!IsIn(bottoms, type.bottoms)) {
-    return LayerError(param, "has %d bottoms; %s takes %s", bottoms, type.name, Range(type.bottoms).c_str());
+    // What SplitSeveralBottoms takes apart is no longer one layer here.
+    const std::string_view name = type.name;
+    const char* const several = name.ends_with("onvolution") ? ", or several with a top for each" : "";
+    return LayerError(param, "has %d bottoms; %s takes %s%s", bottoms, type.name, Range(type.bottoms).c_str(), several);
   }
   if (!IsIn(tops, type.tops)) {
     return LayerError(param, "has %d tops; %s takes %s", tops, type.name, Range(type.tops).c_str());

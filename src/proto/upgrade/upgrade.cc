@@ -182,9 +182,12 @@ void SplitScaledBatchNorms(caffe::NetParameter* net, NetUpgrade* upgrade) {
 
 /// Caffe takes three param entries of a BatchNorm for those of the time when its blobs were learned, and freezes them.
 /// Their names stay; without names they say nothing, and go.
-void UpgradeBatchNorm(caffe::LayerParameter* layer) {
-  if (layer->type() != "BatchNorm" || layer->param_size() != 3) return;
+/// @return whether one of them said that its blob learns.
+bool UpgradeBatchNorm(caffe::LayerParameter* layer) {
+  if (layer->type() != "BatchNorm" || layer->param_size() != 3) return false;
   const auto& specs = layer->param();
+  const auto learns = [](const caffe::ParamSpec& spec) { return spec.lr_mult() != 0; };
+  const bool changed = std::any_of(specs.begin(), specs.end(), learns);
   if (std::none_of(specs.begin(), specs.end(), [](const caffe::ParamSpec& spec) { return spec.has_name(); })) {
     layer->clear_param();
   }
@@ -192,6 +195,7 @@ void UpgradeBatchNorm(caffe::LayerParameter* layer) {
     spec.set_lr_mult(0);
     spec.set_decay_mult(0);
   }
+  return changed;
 }
 
 /// Clears the engine of a typed parameter that has none in Caffe. @return there was one.
@@ -347,7 +351,9 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net, const PlaceOfOrigin& p
   }
   DropEngines(net, &upgrade);
   SplitScaledBatchNorms(net, &upgrade);
-  for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
+  bool froze = false;
+  for (caffe::LayerParameter& layer : *net->mutable_layer()) froze |= UpgradeBatchNorm(&layer);
+  if (froze) upgrade.forms.emplace_back("three param entries of a BatchNorm, which learns none of its blobs");
   if (net->input_size() > 0 && IsOfWeights(*net)) {
     net->clear_input();
     upgrade.forms.emplace_back("inputs without shapes in a file of weights, which are left out");

@@ -150,6 +150,12 @@ Status CheckForm(const V1& layer) {
   for (const FieldDescriptor* field : fields) {
     const std::string& name = field->name();
     if (name == "layer" || name == "bottom" || name == "top") continue;
+    if (layer.layer().GetDescriptor()->FindFieldByName(name) == nullptr) {
+      return InvalidArgument(
+          "layer \"%s\": field \"%s\" stands beside the layer inside, and nets of 2013 have none "
+          "of that name; expected it in a net of today's form alone",
+          layer.layer().name().c_str(), name.c_str());
+    }
     return InvalidArgument("layer \"%s\": field \"%s\" stands beside the layer inside; expected it in there",
                            layer.layer().name().c_str(), name.c_str());
   }
