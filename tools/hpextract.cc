@@ -1,6 +1,7 @@
 // Writes what blobs of a net hold for each sample of a database.
 #include "base/words.h"
 #include "commands/extract.h"
+#include "commands/local_job.h"
 #include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/plan/msg_id.h"
@@ -10,7 +11,8 @@
 #include <gflags/gflags.h>
 
 DEFINE_string(model, "", "The net (prototxt); its TEST phase is run.");
-DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
+DEFINE_int32(level, 0,
+             "Level of the net's state, for the layers' include and exclude rules; not given: as the net says.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
 DEFINE_string(blobs, "", "Names of the blobs, separated by commas.");
@@ -18,6 +20,7 @@ DEFINE_string(out, "", "The databases to write, one for each blob, separated by 
 DEFINE_string(backend, "lmdb", "The databases to write, lmdb or leveldb.");
 DEFINE_int64(iterations, 50, "Number of batches to run.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
+DEFINE_string(gpu, "", "As Caffe has it: the number of the GPU to compute on, N for --device=cuda:N.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
 DEFINE_int64(max_bad_records, 0,
@@ -62,9 +65,11 @@ Status Run() {
     return InvalidArgument("--blobs names %zu blobs and --out %zu databases; expected one for each",
                            options.blobs.size(), options.databases.size());
   }
-  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
+  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net,
+                      ReadNetInState(FLAGS_model, IfGiven("level", FLAGS_level), FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(FLAGS_weights));
-  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
+  HP_ASSIGN_OR_RETURN(const std::string device_name, DeviceOfFlags(FLAGS_device, FLAGS_gpu, CountGpus));
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(device_name, RoutingTableConfig::FP32));
   return AtLayer(ExtractBlobs(net, model, device.device.get(), device.backend.get(), options), net, caffe::TEST);
 }
 

@@ -435,9 +435,8 @@ Status Main(bool* said) {
 
 int main(int argc, char** argv) {
   hp::ExitWhenOutOfMemory();
-  FLAGS_logtostderr = true;
-  FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
-  FLAGS_logbufsecs = 0;              // of --log_dir: the process ends by _exit, which flushes no file
+  hp::LogAsCaffe();
+  FLAGS_logbufsecs = 0;  // of --log_dir: the process ends by _exit, which flushes no file
   hp::RegisterFlags();
   if (hp::ParseFlags({"hpnode", hp::kUsage, 0, 0}, &argc, &argv)) return 0;
   google::InitGoogleLogging(argv[0]);

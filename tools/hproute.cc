@@ -91,9 +91,6 @@ std::string CommandLine() {
          Options().text() + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
 }
 
-/// Whether a flag stands on the command line.
-bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
-
 Status Write() {
   if (IsGiven("take")) return InvalidArgument("--take goes with --plan, and not with --conv and --fc");
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");

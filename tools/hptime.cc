@@ -16,8 +16,10 @@
 
 DEFINE_string(model, "", "The net (prototxt), of training or a deploy net.");
 DEFINE_int64(iterations, 50, "Number of forward and backward passes that are timed.");
-DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has no backward pass.");
-DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
+DEFINE_string(phase, "TRAIN",
+              "Whose layers are timed, TRAIN or TEST; TEST and nets without a loss have no backward pass.");
+DEFINE_int32(level, 0,
+             "Level of the net's state, for the layers' include and exclude rules; not given: as the net says.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
 DEFINE_string(gpu, "", "As Caffe has it: the number of the GPU to compute on, N for --device=cuda:N.");
@@ -66,6 +68,7 @@ void Print(const std::vector<TimedLayer>& layers, double total_s) {
     forward_s += layer.forward_s;
     backward_s += layer.backward_s;
   }
+  LOG_IF(WARNING, FLAGS_phase == "TRAIN" && backward_s == 0) << "the net has no loss, so nothing has a backward pass";
   LOG(INFO) << "Average Forward pass: " << Milliseconds(forward_s);
   LOG(INFO) << "Average Backward pass: " << Milliseconds(backward_s);
   LOG(INFO) << "Average Forward-Backward: " << Milliseconds(forward_s + backward_s);
@@ -84,7 +87,8 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   options.threads = FLAGS_threads;
   options.iterations = FLAGS_iterations;
-  HP_ASSIGN_OR_RETURN(caffe::NetParameter read, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter read,
+                      ReadNetInState(FLAGS_model, IfGiven("level", FLAGS_level), FLAGS_stage));
   const auto net = std::make_shared<const caffe::NetParameter>(std::move(read));
   HP_ASSIGN_OR_RETURN(options.sample, SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir));
   double total_s = 0;

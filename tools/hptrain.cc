@@ -13,7 +13,8 @@
 
 DEFINE_string(solver, "", "The solver (prototxt).");
 DEFINE_string(snapshot, "", "Resume from this .solverstate; latest: from the newest complete snapshot.");
-DEFINE_string(weights, "", "Take initial weights from this .caffemodel, layer by layer by name.");
+DEFINE_string(weights, "",
+              "Take initial weights from this .caffemodel, or several with commas, layer by layer by name.");
 DEFINE_string(gpu, "",
               "GPUs to train on, separated by commas, or all; empty: the processors. Each GPU has the net's "
               "batch_size, as in Caffe.");
@@ -22,7 +23,9 @@ DEFINE_string(
     "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
     "BF16 where it can be done.");
 DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter, which it replaces.");
-DEFINE_int32(level, 0, "Level of the training net's state, for the layers' include and exclude rules.");
+DEFINE_int32(
+    level, 0,
+    "Level of the training net's state, for the layers' include and exclude rules; not given: as the solver says.");
 DEFINE_string(stage, "", "Stages of the training net's state, separated by commas.");
 DEFINE_string(phase, "TRAIN", "TRAIN: hptrain trains. hptest tests, and hptime times either phase.");
 DEFINE_int64(max_bad_records, 0,
@@ -86,7 +89,7 @@ Status Run() {
                            INT32_MAX);
   }
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
-  LocalJob job{FLAGS_solver, {}, FLAGS_level, SplitList(FLAGS_stage), FLAGS_iterations};
+  LocalJob job{FLAGS_solver, {}, IfGiven("level", FLAGS_level), SplitList(FLAGS_stage), FLAGS_iterations};
   HP_ASSIGN_OR_RETURN(job.precision, PrecisionOf(FLAGS_precision));
   HP_ASSIGN_OR_RETURN(job.gpus, GpusOfFlag(FLAGS_gpu, CountGpus));
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));

@@ -18,7 +18,8 @@
 
 DEFINE_string(model, "", "The net (prototxt); its TEST phase is evaluated.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
-DEFINE_int32(level, 0, "Level of the net's state, for the layers' include and exclude rules.");
+DEFINE_int32(level, 0,
+             "Level of the net's state, for the layers' include and exclude rules; not given: as the net says.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
 DEFINE_string(routing, "", "Instead of --weights: pull the weights of the running job that has this routing table.");
 DEFINE_string(token_file, "", "With --routing: the job's token or read key (hproute --new_token, --read_key).");
@@ -45,7 +46,8 @@ namespace {
 constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 
 constexpr char kUsage[] =
-    R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints the mean of each output.
+    R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints each output and its mean, as caffe
+test does.
 
   model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N] [--device=cuda:0] [--precision=BF16]
              [--stage=A,B]
@@ -82,7 +84,8 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
-  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNetInState(FLAGS_model, FLAGS_level, FLAGS_stage));
+  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net,
+                      ReadNetInState(FLAGS_model, IfGiven("level", FLAGS_level), FLAGS_stage));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   HP_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(FLAGS_precision));
   HP_ASSIGN_OR_RETURN(const std::string device_name, DeviceOfFlags(FLAGS_device, FLAGS_gpu, CountGpus));
@@ -93,16 +96,23 @@ Status Run() {
   options.reader_threads = FLAGS_reader_threads;
   options.cache_dir = FLAGS_cache_dir;
   options.max_bad_records = FLAGS_max_bad_records;
-  options.on_batch = [](int64_t batch, const std::vector<float>& values, const ForwardNet&) {
-    std::string line;
-    for (float value : values) line += Format(", %g", value);
-    LOG(INFO) << "Batch " << batch << line;
+  options.on_batch = [](int64_t batch, const std::vector<float>& values, const ForwardNet& of) {
+    const std::vector<ForwardNet::Output> outputs = of.outputs();
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!outputs[i].printed) continue;
+      LOG(INFO) << "Batch " << batch << ", " << outputs[i].name << " = " << Format("%g", values[i]);
+    }
     return OkStatus();
   };
+  LOG(INFO) << "Running for " << FLAGS_iterations << " iterations.";
   const StatusOr<std::vector<Evaluated>> results =
       Evaluate(net, weights, device.device.get(), device.backend.get(), options);
   if (!results.ok()) return AtLayer(results.status(), net, caffe::TEST);
+  double loss = 0;
+  for (const Evaluated& result : *results) loss += result.loss_weight * result.mean;
+  LOG(INFO) << "Loss: " << Format("%g", loss);
   for (const Evaluated& result : *results) {
+    if (!result.printed) continue;
     std::string weight;
     if (result.loss_weight != 0)
       weight = Format(" (* %g = %g loss)", result.loss_weight, result.loss_weight * result.mean);

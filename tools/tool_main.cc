@@ -57,6 +57,15 @@ void EndWhenSignalled() {
 }  // namespace
 
 // For an unknown flag or a bad value gflags prints a line and calls exit(1), which is our word for a fault of our own.
+bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
+
+std::optional<int> IfGiven(const char* flag, int value) { return IsGiven(flag) ? std::optional(value) : std::nullopt; }
+
+void LogAsCaffe() {
+  gflags::SetCommandLineOptionWithMode("logtostderr", "true", gflags::SET_FLAGS_DEFAULT);
+  FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
+}
+
 bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
   static bool parsing = true;
   std::atexit([] {
@@ -65,6 +74,10 @@ bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
   gflags::SetUsageMessage(usage.text);
   gflags::ParseCommandLineNonHelpFlags(argc, argv, true);
   parsing = false;
+  if (!FLAGS_log_dir.empty() && !IsGiven("logtostderr")) {
+    FLAGS_logtostderr = false;
+    FLAGS_alsologtostderr = true;
+  }
   if (FLAGS_help || FLAGS_helpshort) {
     PrintHelp(usage);
     return true;
@@ -87,8 +100,7 @@ int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>&)>& body) {
   EndWhenSignalled();
   ExitWhenOutOfMemory();
-  FLAGS_logtostderr = true;
-  FLAGS_log_year_in_prefix = false;  // as Caffe's logs
+  LogAsCaffe();
   google::InitGoogleLogging(usage.name);
   if (ParseFlags(usage, &argc, &argv)) return 0;
   const std::vector<std::string> arguments(argv + 1, argv + argc);

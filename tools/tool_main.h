@@ -3,6 +3,7 @@
 #include "hp/status.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,18 @@ Status CheckThreads(const char* flag, int threads, int least);
 /// @return kInvalidArgument: --max_bad_records is negative.
 Status CheckMaxBadRecords(int64_t records);
 
+/// Whether the user gave a flag a value.
+bool IsGiven(const char* flag);
+/// Its value, if so.
+std::optional<int> IfGiven(const char* flag, int value);
+
 /// Reads gflags, and answers --help on stdout. A wrong flag ends the process with status 2.
 /// @return whether help was asked for, and there is nothing else to do.
 bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv);
+
+/// The log goes to stderr, with Caffe's prefix; with --log_dir (or GLOG_log_dir) to its files as well, as Caffe's
+/// programs do, unless --logtostderr says otherwise. Ahead of ParseFlags.
+void LogAsCaffe();
 
 /// The main function of a small tool: parses gflags, answers --help (exit 0), logs to stderr, and turns what `body`
 /// returns into one line on stderr and the exit status. A wrong command line exits 2, and so does a tool that runs out

@@ -3,6 +3,8 @@
 #include "base/format.h"
 #include "base/words.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 #include <map>
 
@@ -33,6 +35,24 @@ MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<Blob
   for (const auto& [layer, blob] : file) {
     if (!names.contains(layer)) AddOnce(layer, &matched.ignored);
   }
+  return matched;
+}
+
+MatchedWeights LogMatches(const CaffeModel& model, const std::vector<std::vector<SharedBlob>>& params, bool last,
+                          std::set<BlobKey>* earlier) {
+  std::vector<BlobKey> net;
+  std::set<BlobKey> file;
+  for (const auto& [key, blob] : model.blobs) file.insert(key);
+  for (const std::vector<SharedBlob>& names : params) {
+    for (const SharedBlob& name : names) {
+      net.emplace_back(name.layer, name.blob);
+      if (model.LastOf(names) != nullptr) file.insert(net.back());
+    }
+  }
+  const MatchedWeights matched = MatchWeights(net, file, *earlier);
+  earlier->insert(file.begin(), file.end());
+  for (const std::string& layer : matched.ignored) LOG(INFO) << "Ignoring source layer " << layer;  // as Caffe
+  LOG(INFO) << matched.Describe(model.path, last);
   return matched;
 }
 

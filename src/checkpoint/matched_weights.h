@@ -27,6 +27,12 @@ struct MatchedWeights {
 MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file,
                             const std::set<BlobKey>& earlier);
 
+/// Says what a net takes of a file, as Caffe does (Ignoring source layer) and in a line of Describe's.
+/// @param params of the net, each under all its names. @param last no other file comes behind it.
+/// @param earlier the blobs that files before it gave; then its own, too.
+MatchedWeights LogMatches(const CaffeModel& model, const std::vector<std::vector<SharedBlob>>& params, bool last,
+                          std::set<BlobKey>* earlier);
+
 /// Whether each layer that is in both has as many blobs in the file as in the net. Of parameters that layers share a
 /// file may have the blobs with one of the layers alone, as HDF5 files do.
 /// @param layers all of the net, by name. @param params of the net, each under all its names.

@@ -185,6 +185,10 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
         "--net=NET.prototxt --names=NAMES.txt (hpconvert --help)",
         path.c_str(), path.c_str(), std::filesystem::path(path).replace_extension(".caffemodel").c_str());
   }
+  if (path.ends_with(".solverstate") || path.ends_with(".solverstate.h5")) {
+    return InvalidArgument("%s: expected a .caffemodel; a .solverstate is what a training is resumed from",
+                           path.c_str());
+  }
   CaffeModel model;
   model.path = path;
   if (IsHdf5File(path)) {

@@ -99,7 +99,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   input->Start(0);
 
   std::vector<Evaluated> results;
-  for (const ForwardNet::Output& output : net->outputs()) results.push_back({output.name, output.loss_weight, 0});
+  for (const ForwardNet::Output& output : net->outputs()) results.push_back({output});
   for (MsgId id : schedule.TestIds(0)) {
     HP_RETURN_IF_ERROR(arrivals.Await(*input, id));
     const IdSamples samples = schedule.SamplesOfId(id);

@@ -27,11 +27,9 @@ struct EvaluateOptions {
   std::function<Status(int64_t batch, const std::vector<float>& values, const ForwardNet& net)> on_batch;
 };
 
-/// One output of a net: a loss or an accuracy.
-struct Evaluated {
-  std::string name;       ///< of its blob
-  float loss_weight = 0;  ///< 0: not part of the net's loss
-  double mean = 0;        ///< over all batches, without loss_weight
+/// One output of a net, a loss or an accuracy, and its mean over all batches, without its loss_weight.
+struct Evaluated : ForwardNet::Output {
+  double mean = 0;
 };
 
 /// Runs the TEST phase of `net` with the weights of `model` over the database of its Data layer, from the first record

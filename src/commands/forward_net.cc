@@ -4,6 +4,7 @@
 
 #include "checkpoint/matched_weights.h"
 #include "engine/host_bridge.h"
+#include "engine/initial_params.h"
 #include "engine/memory_fit.h"
 #include "layers/traits/layer_types.h"
 #include "layers/traits/net_warnings.h"
@@ -27,22 +28,36 @@ std::vector<SharedBlob> NamesOf(const ParamPlan& param) {
   return names;
 }
 
-/// What `model` lacks may stand in the net's own file.
+/// Of layers that no file has weights of.
+constexpr uint64_t kFillerSeed = 1;
+
+/// What `model` lacks may stand in the net's own file. What both lack is what its filler says, as in Caffe: blobs below
+/// a new layer can be had without its weights.
 StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& net, const CaffeModel& model) {
   const NetGraph& graph = net.plan().graph();
   HP_ASSIGN_OR_RETURN(const CaffeModel in_net, ModelInNet(FilterNet(graph.net(), graph.phase())));
   std::vector<StoredParam> stored;
+  std::vector<std::vector<SharedBlob>> names;
   for (const ParamPlan& param : net.plan().params()) {
     StoredParam entry{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), 0, 0, false};
     stored.push_back(entry);
+    names.push_back(NamesOf(param));
+  }
+  std::set<BlobKey> given;
+  for (const auto& [key, blob] : in_net.blobs) given.insert(key);
+  const MatchedWeights matched = LogMatches(model, names, true, &given);
+  if (matched.loaded.empty() && !matched.missing.empty()) {
+    return NotFound("%s: no layer of the net has all its weights there; layers are matched by name",
+                    model.path.c_str());
   }
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ParamStore> params, ParamStore::Create(device, stored));
+  if (!matched.missing.empty()) HP_RETURN_IF_ERROR(FillParams(net, kFillerSeed, params.get()));
   for (int i = 0; i < params->size(); ++i) {
     const ParamPlan& param = net.plan().params()[static_cast<size_t>(i)];
     std::vector<float> values(params->count(i));
-    const std::vector<SharedBlob> names = NamesOf(param);
-    const bool own = model.LastOf(names) == nullptr && in_net.LastOf(names) != nullptr;
-    HP_RETURN_IF_ERROR((own ? in_net : model).CopyBlock(names, param.block, values));
+    const CaffeModel& from = model.LastOf(names[i]) != nullptr ? model : in_net;
+    if (from.LastOf(names[i]) == nullptr) continue;
+    HP_RETURN_IF_ERROR(from.CopyBlock(names[i], param.block, values));
     HP_RETURN_IF_ERROR(params->WriteValues(i, values));
   }
   return params;
@@ -114,7 +129,10 @@ class ForwardNet::Impl {
 
   std::vector<Output> outputs() const {
     std::vector<Output> outputs;
-    for (size_t i : order_) outputs.push_back({net_->outputs()[i].blob, net_->outputs()[i].loss_weight});
+    for (size_t i : order_) {
+      const NetOutput& output = net_->outputs()[i];
+      outputs.push_back({output.blob, output.loss_weight, output.top_of_net});
+    }
     return outputs;
   }
 

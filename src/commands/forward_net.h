@@ -29,9 +29,11 @@ struct ForwardNetOptions {
 class ForwardNet {
  public:
   /// @param graph of the TEST phase, with a source. It must outlive the net, as must device and backend.
-  /// @param model has all weights of the net but those that stand in its own file (blobs).
+  /// @param model has the weights of the net, but those that stand in its own file (blobs). A layer that neither has is
+  /// as its fillers say, which the log tells.
   /// @return kInvalidArgument: shapes do not fit, no source, an unknown blob, or more memory than there is;
-  /// kNotFound, kDataLoss: weights are missing or of another shape; kResourceExhausted: the device is out of memory.
+  /// kNotFound: no layer has weights there; kFailedPrecondition: a layer has others; kResourceExhausted: the device is
+  /// out of memory.
   static StatusOr<std::unique_ptr<ForwardNet>> Create(const NetGraph& graph, const ForwardNetOptions& options,
                                                       Device* device, Backend* backend, const CaffeModel& model);
   ~ForwardNet();
@@ -40,6 +42,7 @@ class ForwardNet {
   struct Output {
     std::string name;       ///< of its blob
     float loss_weight = 0;  ///< 0: not part of the net's loss
+    bool printed = true;    ///< false: a Silence reads it, or it is the top of a loss that names none
   };
   /// In the order of their names, which is Caffe's.
   std::vector<Output> outputs() const;

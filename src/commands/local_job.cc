@@ -40,7 +40,7 @@ StatusOr<std::string> ChangedSolver(const LocalJob& job, const std::string& pref
   }
   solver.set_snapshot_prefix(prefix);  // by default it follows from the solver's file name
   if (job.iterations > 0) solver.set_max_iter(static_cast<int>(job.iterations));
-  if (job.level != 0) solver.mutable_train_state()->set_level(job.level);
+  if (job.level) solver.mutable_train_state()->set_level(*job.level);
   for (const std::string& stage : job.stages) solver.mutable_train_state()->add_stage(stage);
   std::string text;
   google::protobuf::TextFormat::PrintToString(solver, &text);
@@ -106,8 +106,8 @@ StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string
                            device.c_str());
   }
   HP_ASSIGN_OR_RETURN(const std::vector<int> gpus, GpusOfFlag(gpu, count));
-  if (gpus.size() == 1) return "cuda:" + std::to_string(gpus[0]);
-  return InvalidArgument("--gpu=%s names %zu GPUs; expected one", gpu.c_str(), gpus.size());
+  for (size_t i = 1; i < gpus.size(); ++i) LOG(INFO) << "Not using GPU #" << gpus[i] << " for single-GPU function";
+  return "cuda:" + std::to_string(gpus[0]);
 }
 
 StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
@@ -115,7 +115,7 @@ StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   const std::string prefix = read.snapshot_prefix() + "_hptrain";
   const std::string table = prefix + "_table.prototxt";
   std::string solver = job.solver;
-  if (job.level != 0 || !job.stages.empty() || job.iterations > 0) {
+  if (job.level || !job.stages.empty() || job.iterations > 0) {
     solver = prefix + "_solver.prototxt";
     HP_ASSIGN_OR_RETURN(const std::string text, ChangedSolver(job, read.snapshot_prefix()));
     HP_RETURN_IF_ERROR(WriteWholeFile(solver, text));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@ namespace hp {
 struct LocalJob {
   std::string solver;               ///< path of the solver file
   std::vector<int> gpus;            ///< indices; empty: the processors. Several: batch_size is that of each
-  int level = 0;                    ///< of the training net's state, beside what net and solver say
-  std::vector<std::string> stages;  ///< likewise
+  std::optional<int> level;         ///< of the training net's state, in place of what net and solver say
+  std::vector<std::string> stages;  ///< of that state, beside theirs
   int64_t iterations = 0;           ///< in place of max_iter; 0: as the solver says
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
 };
@@ -29,8 +30,8 @@ StatusOr<std::vector<int>> GpusOfFlag(const std::string& text, const std::functi
 
 /// The device of a program that computes on one: --device, or --gpu as Caffe's programs have it.
 /// @param device "cpu" where the flag was not given. @param gpu,count as for GpusOfFlag; empty: `device` it is.
-/// @return a name as OpenNodeDevice takes it; kInvalidArgument: both are given, or `gpu` is not one GPU; what
-/// GpusOfFlag does.
+/// @return a name as OpenNodeDevice takes it; of several GPUs the first, and the log says so, as Caffe's does.
+/// kInvalidArgument: both are given; what GpusOfFlag does.
 StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string& gpu,
                                     const std::function<StatusOr<int>()>& count);
 

@@ -91,7 +91,7 @@ StatusOr<std::unique_ptr<Dataset>> LevelDbDataset::Open(const std::string& sourc
     }
     const bool lmdb = IdentityOf(path + "/data.mdb").has_value();
     return InvalidArgument("%s is not a LevelDB database: it has no file CURRENT%s", path.c_str(),
-                           lmdb ? ", but a data.mdb; set backend: LMDB" : "");
+                           lmdb ? ", but is an LMDB: its backend is LMDB, not LEVELDB" : "");
   }
   auto dataset = std::unique_ptr<LevelDbDataset>(new LevelDbDataset(source, path));
   std::string identity;

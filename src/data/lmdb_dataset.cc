@@ -30,7 +30,7 @@ Status CannotOpen(const std::string& path, const std::string& file, int error) {
   if (error != ENOENT) return InvalidArgument("database %s can't be read: %s", file.c_str(), std::strerror(error));
   const bool leveldb = IdentityOf(path + "/CURRENT").has_value();
   return InvalidArgument("%s is not an LMDB database: it has no file data.mdb%s", path.c_str(),
-                         leveldb ? ", but a LevelDB; set backend: LEVELDB" : "");
+                         leveldb ? ", but is a LevelDB: its backend is LEVELDB, not LMDB" : "");
 }
 
 }  // namespace

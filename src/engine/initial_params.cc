@@ -16,15 +16,6 @@
 namespace hp {
 namespace {
 
-Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
-  return params->Fill([&](const StoredParam& param, float* out) {
-    for (const ParamPlan& candidate : net.plan().params()) {
-      if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
-      FillParam(candidate.spec.filler, param.whole, param.block, seed, param.name(), out);
-    }
-  });
-}
-
 /// Under which names the net has a parameter, its owner's first.
 std::vector<SharedBlob> NamesOf(const WholeParam& param) {
   std::vector<SharedBlob> names = {{param.whole.layer, param.whole.blob, param.whole.whole}};
@@ -59,12 +50,16 @@ Status CopyFrom(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
   return OkStatus();
 }
 
+std::vector<std::vector<SharedBlob>> NamesOfAll(const NodeModel& node) {
+  std::vector<std::vector<SharedBlob>> names;
+  for (const WholeParam& param : node.whole_params()) names.push_back(NamesOf(param));
+  return names;
+}
+
 Status CheckCounts(const NodeModel& node, const CaffeModel& model) {
   std::set<std::string> layers;
-  std::vector<std::vector<SharedBlob>> params;
   for (const GraphLayer& layer : node.job().graph(caffe::TRAIN).layers()) layers.insert(layer.traits.name());
-  for (const WholeParam& param : node.whole_params()) params.push_back(NamesOf(param));
-  return CheckBlobCounts(model, layers, params);
+  return CheckBlobCounts(model, layers, NamesOfAll(node));
 }
 
 // One in parts was written by ourselves, for this net.
@@ -81,34 +76,15 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
   return OkStatus();
 }
 
-// Of the whole net: the same on all nodes, so one of them says it.
-// @param last no other file comes behind it. @param earlier the blobs that files before it gave, and then its own.
-void LogMatches(const NodeModel& node, const CaffeModel& model, bool last, std::set<BlobKey>* earlier) {
-  std::vector<BlobKey> net;
-  std::set<BlobKey> file;
-  for (const auto& [key, blob] : model.blobs) file.insert(key);
-  for (const WholeParam& param : node.whole_params()) {
-    const std::vector<SharedBlob> names = NamesOf(param);
-    for (const SharedBlob& name : names) {
-      net.emplace_back(name.layer, name.blob);
-      if (model.LastOf(names) != nullptr) file.insert(net.back());
-    }
-  }
-  const MatchedWeights matched = MatchWeights(net, file, *earlier);
-  earlier->insert(file.begin(), file.end());
-  for (const std::string& layer : matched.ignored) LOG(INFO) << "Ignoring source layer " << layer;  // as Caffe
-  LOG(INFO) << matched.Describe(model.path, last);
-  if (matched.loaded.empty()) {
-    LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
-  }
-}
-
 // A layer that the file does not have is new: it keeps its filler's values.
 // @param last, earlier as LogMatches'.
 Status FromWeights(const NodeModel& node, const CaffeModel& model, bool last, std::set<BlobKey>* earlier,
                    ParamStore* params) {
   HP_RETURN_IF_ERROR(CheckCounts(node, model));
-  if (node.rank() == 0) LogMatches(node, model, last, earlier);
+  // Of the whole net: the same on all nodes, so one of them says it.
+  if (node.rank() == 0 && LogMatches(model, NamesOfAll(node), last, earlier).loaded.empty()) {
+    LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
+  }
   for (int i = 0; i < params->size(); ++i) {
     const std::vector<SharedBlob> names = NamesOf(node, params->param(i));
     if (model.LastOf(names) != nullptr) HP_RETURN_IF_ERROR(CopyValues(model, names, i, params));
@@ -118,10 +94,19 @@ Status FromWeights(const NodeModel& node, const CaffeModel& model, bool last, st
 
 }  // namespace
 
+Status FillParams(const NodeNet& net, uint64_t seed, ParamStore* params) {
+  return params->Fill([&](const StoredParam& param, float* out) {
+    for (const ParamPlan& candidate : net.plan().params()) {
+      if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
+      FillParam(candidate.spec.filler, param.whole, param.block, seed, param.name(), out);
+    }
+  });
+}
+
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params) {
   // It has all blobs: drawing others first would hold a restart up.
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
-  HP_RETURN_IF_ERROR(Fill(model.any_net(caffe::TRAIN), from.seed, params));
+  HP_RETURN_IF_ERROR(FillParams(model.any_net(caffe::TRAIN), from.seed, params));
   HP_ASSIGN_OR_RETURN(const CaffeModel in_net,
                       ModelInNet(FilterNet(model.job().graph(caffe::TRAIN).net(), caffe::TRAIN)));
   std::set<BlobKey> given;

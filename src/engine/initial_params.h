@@ -18,6 +18,9 @@ struct InitialParams {
   std::vector<std::string> weights;    ///< .caffemodels; not read where there is a snapshot
 };
 
+/// Sets all values to what the fillers of the net's layers draw. @return kInternal: the device failed.
+Status FillParams(const NodeNet& net, uint64_t seed, ParamStore* params);
+
 /// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers, then what stands inside the
 /// training net's own file (blobs), and then what the files of `weights` have, a later one over an earlier one. A layer
 /// that they lack keeps its fillers' values, as with Caffe's

@@ -182,7 +182,7 @@ void NodeNetBuilder::AddOutput(const GraphLayer& entry, int tensor, int segment)
   const int stage = placement_.stage_of(top.producer);
   if (!entry.is_statistic() || plan_.distinct_part(stage) != 0) return;
   net_->outputs_.push_back({top.name, entry.name(), stage, tensor, segment, entry.traits.loss_weight(0),
-                            top.consumers.empty() && !top.silenced});
+                            top.consumers.empty() && !top.silenced && !top.automatic});
 }
 
 // One step in the place of a layer whose classes are too many for one piece of memory, and of all that reads them.

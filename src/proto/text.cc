@@ -121,9 +121,10 @@ StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {
   return net;
 }
 
-StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, int level, const std::string& stages) {
+StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, const std::optional<int>& level,
+                                             const std::string& stages) {
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, ReadNet(path));
-  if (level != 0) net.mutable_state()->set_level(level);
+  if (level) net.mutable_state()->set_level(*level);
   for (const std::string& stage : SplitList(stages)) net.mutable_state()->add_stage(stage);
   NameLayersApart(&net);  // again: the state may have brought layers of one name together
   return net;

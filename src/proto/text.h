@@ -3,6 +3,7 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ Status ParseTextProto(const std::string& text, const std::string& name, google::
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
 /// The same, in a state that flags say: `level`, if it is not 0, instead of the net's own, and `stages` (separated by
 /// commas) beside its own. Layers have names of their own in that state.
-StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, int level, const std::string& stages);
+StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, const std::optional<int>& level,
+                                             const std::string& stages);
 
 /// Reads a solver. Its `net` is looked for relative to the working directory, as in Caffe, and else beside the solver
 /// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet. Files of `weights`

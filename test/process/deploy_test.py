@@ -103,6 +103,46 @@ class DeployTest(cluster.JobTest):
         self.write("head.prototxt", HEAD % self.path("pool1"))
         self.assertAlmostEqual(self.loss("head.prototxt"), self.loss("net.prototxt"), 5)
 
+    def test_blobs_below_a_new_layer(self):
+        """As with Caffe: a layer that the weights lack is as its fillers say, and what is computed below it is the same."""
+        self.assertEqual(self.extract("--blobs=pool1", "--out=" + self.path("before"))[0], 0)
+        self.write("before.prototxt", HEAD % self.path("before"))
+        self.write("net.prototxt", (NET % {"source": self.path("db")}).replace('"ip1" type', '"new" type'))
+        status, text = self.extract("--blobs=pool1", "--out=" + self.path("behind"))
+        self.assertEqual(status, 0, text)
+        self.assertIn("Ignoring source layer ip1", text)
+        self.assertRegex(text, r"out_iter_1\.caffemodel: weights of \d+ layer\(s\) loaded; not in the file, initialized by their fillers: new")
+        self.write("behind.prototxt", HEAD % self.path("behind"))
+        self.assertEqual(self.loss("behind.prototxt"), self.loss("before.prototxt"))
+        self.write("net.prototxt", re.sub(r'name: "(\w+)" type: "(Conv|Inner)', r'name: "\1_new" type: "\2', NET % {"source": self.path("db")}))
+        status, text = self.extract("--blobs=pool1", "--out=" + self.path("none"))
+        self.assertEqual(status, 2, text)
+        self.assertIn("no layer of the net has all its weights there; layers are matched by name", text)
+        status, text = cluster.run_tool("hpextract", "--model=" + self.path("net.prototxt"), "--blobs=pool1", "--out=none",
+                                        "--weights=" + self.path("out_iter_1.solverstate"))
+        self.assertEqual(status, 2, text)
+        self.assertIn("out_iter_1.solverstate: expected a .caffemodel; a .solverstate is what", text)
+
+    def test_lines_of_a_test_are_those_of_caffe(self):
+        """Also of a loss that has no top, or whose top is silenced: both count, and none is printed."""
+        net = NET % {"source": self.path("db")}
+        more = """layer { name: "quiet" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "quiet" loss_weight: 2 }
+                  layer { name: "silence" type: "Silence" bottom: "quiet" }
+                  layer { name: "bare" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" }"""
+        loss = self.loss("net.prototxt")
+        self.write("more.prototxt", net + more)
+        status, text = cluster.run_tool("hptest", "-model", self.path("more.prototxt"), "-weights", self.weights,
+                                        "-iterations", str(IMAGES // 5), "--cache_dir=none", "-log_dir", self.folder)
+        self.assertEqual(status, 0, text)
+        said = [line.split("] ", 1)[1] for line in text.splitlines() if "] " in line]
+        self.assertIn("Running for %d iterations." % (IMAGES // 5), said)
+        self.assertEqual([line.split(" = ")[0] for line in said if " = " in line],
+                         ["Batch %d, loss" % i for i in range(IMAGES // 5)] + ["loss"])
+        whole = float([line for line in said if line.startswith("Loss: ")][0][6:])
+        self.assertAlmostEqual(whole, 4 * loss, 4)
+        with open(self.path("hptest.INFO"), encoding="utf-8") as file:
+            self.assertIn("Loss: ", file.read())
+
     def test_what_an_hdf5_output_layer_writes(self):
         """All batches that model_test evaluates; an HDF5Data layer reads them. Training writes nothing, and says so."""
         net = NET % {"source": self.path("db")} + '''layer { name: "out" type: "HDF5Output" bottom: "pool1" bottom: "label"
@@ -125,7 +165,7 @@ class DeployTest(cluster.JobTest):
         status, again = cluster.run_tool("model_test", "--model=" + self.path("read.prototxt"), "--weights=" + self.weights,
                                          "--iterations=60", "--cache_dir=none")
         self.assertEqual(status, 0, again)
-        losses = [re.findall(r"Batch (\d+), (\S+)", said) for said in (text, again)]
+        losses = [re.findall(r"Batch (\d+), loss = (\S+)", said) for said in (text, again)]
         self.assertEqual(len(losses[0]), 60)
         self.assertEqual(*losses)
         os.remove(self.path("out.h5"))
@@ -311,7 +351,7 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
                                 ("net.prototxt", "--precision=8", '--precision is "8"; expected FP32, TF32, BF16, FP16 or AUTO'),
                                 ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
                                 ("net.prototxt", "--sample=3,,8", '--sample is "3,,8"; expected CHANNELS,HEIGHT,WIDTH'),
-                                ("net.prototxt", "--gpu=0,1", "--gpu=0,1 names 2 GPUs; expected one"),
+                                ("net.prototxt", "--gpu=0,x", '--gpu=0,x: "x" is no GPU; expected numbers from 0 on, or all'),
                                 ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
                                 ("deploy.prototxt", "--sample=3,9,9", "of type Input says the shape of a sample"),
                                 ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
@@ -323,9 +363,9 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
 
     def test_each_of_its_two_names_is_in_the_messages_of_a_test(self):
         for tool in ("model_test", "hptest"):
-            status, text = cluster.run_tool(tool, "--gpu=0,1", "--model=" + self.path("net.prototxt"),
+            status, text = cluster.run_tool(tool, "--gpu=0,0", "--model=" + self.path("net.prototxt"),
                                             "--weights=" + self.weights)
-            self.assertEqual((status, text), (2, tool + ": --gpu=0,1 names 2 GPUs; expected one\n"))
+            self.assertEqual((status, text), (2, tool + ": --gpu=0,0 names GPU 0 twice\n"))
             status, text = cluster.run_tool(tool, "--help")
             self.assertEqual(status, 0, text)
             self.assertIn("--reader_threads", text)

@@ -67,7 +67,7 @@ class SampledTest(cluster.JobTest):
                                         "--cache_dir=none")
         self.assertEqual(status, 0, text)
         for name, value in want[-3:]:
-            found = float(re.search(r"\b%s = (\S+)" % name, text).group(1))
+            found = float(re.search(r"\] %s = (\S+)" % name, text).group(1))
             self.assertAlmostEqual(found, value, delta=1e-4 * max(1, abs(value)))
 
 

@@ -169,6 +169,8 @@ class ImageDataTest(SourceTest):
                            ("absent.png 1\n", r"%s: no such file" % self.path("db/absent.png"))):
             self.write("db/list.txt", "".join(self.lines[:6] + [line] + self.lines[7:]))
             self.refused(r'layer "data": %s:7: %s' % (path, said))
+        self.write("db/list.txt", "".join(self.lines[:6] + ["some images/3.png 9\n"] + self.lines[7:]))
+        self.refused(r'%s:7: %s: layer "loss", batch \d+, rows from 0: label 9 of row \d+ is not in 0\.\.' % (path, self.path("db/some images/3.png")))
         self.write("db/list.txt", "\n")
         self.refused(r'layer "data": list of images %s has no lines' % path)
         os.remove(path)

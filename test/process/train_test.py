@@ -69,6 +69,53 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain(*resume), 0, warned)
         self.assertNotEqual(self.read("out_iter_12.caffemodel"), whole)
 
+    def test_any_negative_seed_is_none(self):
+        self.make_job(iterations=1)
+        solver = self.read("solver.prototxt").decode()
+        for seed in (-5, -2**63):
+            self.write("solver.prototxt", solver.replace("random_seed: 7", "random_seed: %d" % seed))
+            self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0, "Optimization Done")
+
+    def test_a_test_may_have_its_layers_in_another_order(self):
+        """Caffe takes its parameters by the names of layers alone. Under every table, and a test of equal value."""
+        train = cluster.NET.split("layer {")
+        parts = [part for part in train if "phase: TEST" not in part]
+        both = "layer {".join(parts) + """layer { name: "side" type: "InnerProduct" bottom: "pool1" top: "side"
+            inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+            layer { name: "side_loss" type: "SoftmaxWithLoss" bottom: "side" bottom: "label" top: "side_loss" }"""
+        pieces = re.split(r"(?=layer \{)", both)
+        kept = {re.search(r'name: "(\w+)"', piece)[1]: piece for piece in pieces[1:]}
+        order = ["data", "conv1", "relu1", "pool1", "side", "side_loss", "ip1", "relu2", "drop", "ip2", "loss"]
+        self.make_job(iterations=4, test=True, snapshot=100)
+        source = {"source": self.path("db"), "hidden": 16}
+        self.write("train.prototxt", both % source)
+        self.write("same.prototxt", both % source)
+        self.write("other.prototxt", (pieces[0] + "\n".join(kept[name] for name in order)).replace("phase: TRAIN", "phase: TEST") % source)
+        self.write("same.prototxt", both.replace("phase: TRAIN", "phase: TEST") % source)
+        said = []
+        for test in ("same", "other"):
+            solver = self.read("solver.prototxt").decode().replace('net: "net.prototxt"', 'train_net: "train.prototxt" test_net: "%s.prototxt"' % test)
+            self.write("split.prototxt", re.sub("test_interval: \\d+", "test_interval: 2", solver))
+            for conv, fc in ((1, 0), (2, 2)):
+                self.make_table(conv=conv, fc=fc, micro_batches=1, solver="split.prototxt")
+                process = self.start("--all")
+                self.expect_exit(process, 0, "Optimization Done")
+                said.append(sorted(re.findall(r"Test net output #\d: (\w+) = (\S+)", process.text())))
+        self.assertEqual(len(said[0]), 6, said)
+        for other in said[1:]:
+            for (name, value), (expected_name, expected) in zip(other, said[0]):
+                self.assertEqual(name, expected_name)
+                self.assertAlmostEqual(float(value), float(expected), 4)
+
+    def test_an_accuracy_left_beside_targets(self):
+        """Of a net that regresses. Caffe reads beyond its scores; here such labels count as wrong."""
+        net = cluster.NET.replace("num_output: 4 weight", "num_output: 1 weight").replace("SoftmaxWithLoss", "EuclideanLoss")
+        self.make_job(iterations=2, test=True, net=net)
+        trained = self.hptrain("--solver=solver.prototxt")
+        self.expect_exit(trained, 0, r'layer "accuracy", batch 0, rows from 0: label \d of row \d is not in 0\.\.0: such '
+                                     "labels count as wrong", r"Test net output #0: accuracy = 0\.\d")
+        self.assertEqual(trained.text().count("count as wrong"), 1)
+
     def test_steps_that_a_snapshot_had_taken(self):
         self.make_job(iterations=8, snapshot=6)
         solver = self.read("solver.prototxt").decode().replace('"fixed"', '"multistep" gamma: 0.5 stepvalue: 2 stepvalue: 4')
@@ -101,10 +148,14 @@ class TrainTest(cluster.JobTest):
     def test_flags_of_the_log_go_along(self):
         self.make_job(iterations=2)
         os.mkdir(self.path("logs"))
-        trained = self.hptrain("--solver=solver.prototxt", "--logtostderr=false", "--log_dir=" + self.path("logs"))
-        self.expect_exit(trained, 0)
-        with open(self.path("logs/hpnode.INFO"), encoding="utf-8") as file:
-            self.assertIn("Optimization Done", file.read())
+        for flag in ("--logtostderr=false", "--max_log_size=10"):
+            trained = self.hptrain("--solver=solver.prototxt", flag, "--log_dir=" + self.path("logs"))
+            self.expect_exit(trained, 0)
+            with open(self.path("logs/hpnode.INFO"), encoding="utf-8") as file:
+                self.assertIn("Optimization Done", file.read())
+            os.remove(self.path("logs/hpnode.INFO"))
+            # As Caffe's programs, which log to stderr as well.
+            self.assertEqual("Optimization Done" in trained.text(), flag != "--logtostderr=false")
 
     def test_the_state_chooses_layers(self):
         net = cluster.NET.replace('layer { name: "ip1"', 'layer { name: "ip1" exclude { stage: "second" }')

@@ -159,7 +159,7 @@ TEST_P(DatasetTest, TheOtherKindOfDatabaseIsNamed) {
   WriteRecords(folder_ / "db", lmdb ? DbBackend::kLevelDb : DbBackend::kLmdb, NoiseRecords(10, 10));
   const auto dataset = Open(folder_ / "db");
   EXPECT_EQ(dataset.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(dataset.status().message(), HasSubstr(lmdb ? "set backend: LEVELDB" : "set backend: LMDB"));
+  EXPECT_THAT(dataset.status().message(), HasSubstr(lmdb ? "its backend is LEVELDB" : "its backend is LMDB"));
 }
 
 TEST_P(DatasetTest, AnEmptyDatabaseIsRefused) {
