@@ -49,14 +49,24 @@ int OwnBlobs(const LayerProto& layer) {
   return layer.blobs_size();
 }
 
+/// One without a name is called after its type, as in nets (NameLayersApart).
+template <typename LayerProto>
+std::string GivenName(const LayerProto& layer) {
+  if constexpr (std::is_same_v<LayerProto, LayerBlobs>) {
+    if (layer.name().empty()) return layer.type();
+  }
+  return layer.name();
+}
+
 template <typename LayerProto>
 Status TakeBlobs(const LayerProto& layer, Names* names, CaffeModel* model) {
-  std::string name = NewName(layer.name(), names);
+  const std::string given = GivenName(layer);
+  std::string name = NewName(given, names);
   const int own = OwnBlobs(layer);
   if (own == 0) model->bare.insert(name);
   for (int i = 0, first = 0; i < layer.blobs_size(); ++i) {
     if (i == own) {
-      name = NewName(layer.name() + "_scale", names);
+      name = NewName(given + "_scale", names);
       first = own;
     }
     auto blob = TakeBlob(layer.blobs(i));

@@ -166,6 +166,20 @@ TEST_F(WeightsTest, LayersOfOneNameAreSeveral) {
   EXPECT_THAT(model->blobs.at({"ip#2", 0}).data, ElementsAre(3, 4));
 }
 
+// As nets name it.
+TEST_F(WeightsTest, ALayerWithoutANameIsCalledAfterItsType) {
+  caffe::NetParameter net;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layer { type: 'ReLU' } layer { type: 'InnerProduct' blobs { shape { dim: 2 } data: [1, 2] } }"
+      "layer { type: 'InnerProduct' blobs { shape { dim: 2 } data: [3, 4] } }",
+      &net));
+  Write(net);
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(model->blobs.at({"InnerProduct", 0}).data, ElementsAre(1, 2));
+  EXPECT_THAT(model->blobs.at({"InnerProduct#2", 0}).data, ElementsAre(3, 4));
+}
+
 // NVIDIA's: nets have a Scale layer for it.
 TEST_F(WeightsTest, ABatchNormWithScaleBiasIsTwoLayers) {
   caffe::NetParameter net;
