@@ -178,6 +178,11 @@ Status CheckParts(const PartsReader& parts, const std::string& path, const std::
     const Blob blob{parts.shape(*found), false, {}};
     HP_RETURN_IF_ERROR(CheckShape(blob, param.layer, param.blob, param.shape).Prepend(path));
   }
+  // All snapshots of a run have the same blobs: parts of an earlier one may be merged for the net as it is now.
+  if (parts.blobs() != std::ssize(params)) {
+    return FailedPrecondition("%s: has %d blobs of parameters; the net has %zu: the snapshot belongs to another net",
+                              path.c_str(), parts.blobs(), params.size());
+  }
   return OkStatus();
 }
 

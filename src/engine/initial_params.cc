@@ -62,7 +62,7 @@ Status CheckCounts(const NodeModel& node, const CaffeModel& model) {
   return CheckBlobCounts(model, layers, NamesOfAll(node));
 }
 
-// One in parts was written by ourselves, for this net.
+// Of one in parts FitSnapshot compares the blobs.
 Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnapshot* snapshot, ParamStore* params) {
   if (!snapshot->parts) HP_RETURN_IF_ERROR(CheckCounts(model, snapshot->model));
   std::vector<SnapshotParam> whole;

@@ -120,7 +120,7 @@ Status TakeSavedThreads(const RoutingTable& table, const SnapshotManifest& manif
     }
     CompareSelf(manifest.node(rank), table.node(rank).name, &differences);
   }
-  if (!differences.empty()) {
+  if (!differences.empty() && manifest.net_hash() == NetHash(*files->net)) {
     LOG(INFO) << files->resumed << " was written with " << differences
               << ": results match up to rounding, not bit for bit";
   }
@@ -193,8 +193,9 @@ Status CheckNet(const LatestSnapshot& latest, const caffe::NetParameter& net) {
 void WarnOfOtherNet(const JobFiles& files) {
   const std::optional<SnapshotManifest>& manifest = files.snapshot->manifest;
   if (!manifest || manifest->net_hash() == NetHash(*files.net)) return;
-  LOG(WARNING) << files.resumed << " was written by another net than \"" << files.net->name()
-               << "\" as it is now: parameters are taken by the names of their layers, histories in their order";
+  LOG(WARNING) << files.resumed << " is of another net than \"" << files.net->name()
+               << "\" as it is now: its parameters are taken by the names of their layers"
+               << (files.snapshot->parts ? "" : ", its histories in their order");
 }
 
 /// In Caffe the steps that a snapshot had taken count, whatever the solver says now.

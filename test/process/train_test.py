@@ -57,7 +57,7 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0)
         whole = self.read("out_iter_12.caffemodel")
         resume = ("--solver=solver.prototxt", "--snapshot=out_iter_6.solverstate")
-        warned = r'out_iter_6\.solverstate was written by another net than "\w*" as it is now'
+        warned = r'out_iter_6\.solverstate is of another net than "\w*" as it is now'
         resumed = self.hptrain(*resume)
         self.expect_exit(resumed, 0)
         self.assertNotRegex(resumed.text(), warned)
@@ -89,7 +89,6 @@ class TrainTest(cluster.JobTest):
         self.make_job(iterations=4, test=True, snapshot=100)
         source = {"source": self.path("db"), "hidden": 16}
         self.write("train.prototxt", both % source)
-        self.write("same.prototxt", both % source)
         self.write("other.prototxt", (pieces[0] + "\n".join(kept[name] for name in order)).replace("phase: TRAIN", "phase: TEST") % source)
         self.write("same.prototxt", both.replace("phase: TRAIN", "phase: TEST") % source)
         said = []
@@ -103,6 +102,7 @@ class TrainTest(cluster.JobTest):
                 said.append(sorted(re.findall(r"Test net output #\d: (\w+) = (\S+)", process.text())))
         self.assertEqual(len(said[0]), 6, said)
         for other in said[1:]:
+            self.assertEqual(len(other), 6, said)
             for (name, value), (expected_name, expected) in zip(other, said[0]):
                 self.assertEqual(name, expected_name)
                 self.assertAlmostEqual(float(value), float(expected), 4)
