@@ -3,6 +3,7 @@
 #include "layers/labels.h"
 
 #include <algorithm>
+#include <span>
 
 namespace hp {
 namespace {

@@ -41,17 +41,20 @@ Status CheckClasses(std::span<const float> labels, const LabelRule& rule, int64_
   });
 }
 
+/// The same of labels as an op reads them, cut to a whole number (LabelOf).
+Status CheckRead(std::span<const float> labels, const LabelRule& rule, int64_t of_row, int64_t* wrong_row) {
+  return CheckEach(labels, rule, of_row, wrong_row, [&rule](float label) {
+    const int64_t read = LabelOf(label);
+    return (read >= 0 && read < rule.classes) || (rule.ignore_label && read == *rule.ignore_label);
+  });
+}
+
 Status CheckRows(std::span<const float> labels, const LabelRule& rule, int64_t of_row, int64_t* wrong_row) {
   if (!rule.wrong_counts) return CheckClasses(labels, rule, of_row, wrong_row);
   return CheckEach(labels, rule, of_row, wrong_row, [](float label) { return LabelOf(label) != INT64_MIN; });
 }
 
 }  // namespace
-
-Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t of_row) {
-  int64_t row = 0;
-  return CheckRows(labels, rule, of_row, &row);
-}
 
 Status CheckBatchLabels(const BatchLabels& labels, std::span<const LabelRule> rules, int64_t of_row) {
   for (const LabelRule& rule : rules) {
@@ -63,7 +66,7 @@ Status CheckBatchLabels(const BatchLabels& labels, std::span<const LabelRule> ru
     int64_t row = 0;
     if (const Status status = CheckRows(labels.values, rule, of_row, &row); !status.ok()) return of_batch(status, row);
     if (!rule.wrong_counts) continue;
-    const Status wrong = CheckClasses(labels.values, rule, of_row, &row);
+    const Status wrong = CheckRead(labels.values, rule, of_row, &row);
     if (wrong.ok()) continue;
     LOG_FIRST_N(WARNING, 1) << of_batch(wrong, row).message() << ": such labels count as wrong";
   }

@@ -18,21 +18,18 @@ struct LabelRule {
   int64_t classes = 0;                 ///< number of classes; 0: they are numbers, any of which will do
   std::optional<int> ignore_label;     ///< any int; none: all labels count
   std::vector<int64_t> columns = {0};  ///< which labels of a row it reads
-  /// A number outside the classes counts as wrong: nothing learns by an accuracy, and one that was left in a net of
-  /// targets ends no training.
+  /// A number outside the classes counts as wrong, and one that is no whole number is cut to one, as in Caffe: nothing
+  /// learns by an accuracy, and one that was left in a net of targets ends no training.
   bool wrong_counts = false;
 };
 
-/// Checks labels before they are put into a BatchContext; losses and accuracies rely on it (given a bad label, an op
-/// treats it as ignored). O(labels), any thread.
+/// Checks the labels of rows of a batch for all layers that read them, before they are put into a BatchContext; losses
+/// and accuracies rely on it (given a bad label, a loss treats it as ignored). Warns of the first one of the process
+/// that counts as wrong. O(labels), any thread.
 /// @param of_row how many labels a row has.
-/// @return kInvalidArgument: "label 12 of row 3 is not in 0..9", or of a rule with several columns "label 12 (number
-/// 40) of row 3 ..."; both count from 0, rows within `labels`, numbers within the rule's. Where wrong_counts only of
-/// what is no int.
-Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t of_row = 1);
-
-/// The same for all layers that read the labels of rows of a batch; warns of the first one of the process that counts
-/// as wrong. @return the message says the record, the layer, the batch and its first row.
+/// @return kInvalidArgument: "cat.txt:7: cat.png: layer "loss", batch 2, rows from 6: label 12 of row 3 is not in
+/// 0..9", or of a rule with several columns "label 12 (number 40) of row 3 ..."; both count from 0, rows within
+/// `labels`, numbers within the rule's. Where wrong_counts only of what is no int.
 Status CheckBatchLabels(const BatchLabels& labels, std::span<const LabelRule> rules, int64_t of_row);
 
 /// What is told of rows ahead of them: [rows, numbers].

@@ -90,8 +90,8 @@ class ElementLossOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
-  /// Whether element i of a row is of its label's class. A row whose label is out of range does not count; CheckLabels
-  /// refuses them before.
+  /// Whether element i of a row is of its label's class. A row whose label is out of range does not count;
+  /// CheckBatchLabels refuses them before.
   struct OfLabels {
     const float* labels;
     int64_t classes;

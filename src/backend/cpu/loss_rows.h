@@ -26,7 +26,7 @@ class LossRows {
     return IsCounted(batch, at) ? LabelOf(batch.labels[at]) : -1;
   }
 
-  /// Ignored labels yield nothing, and so do those out of range, which CheckLabels refuses before they get here.
+  /// Ignored labels yield nothing, and so do those out of range, which CheckBatchLabels refuses before they get here.
   bool IsCounted(const BatchContext& batch, int64_t at) const {
     const int64_t label = LabelOf(batch.labels[at]);
     if (desc_.has_ignore_label && label == desc_.ignore_label) return false;

@@ -133,7 +133,7 @@ TEST(InfogainLoss, DivisionIntoMicroBatches) {
   }
 }
 
-/// Labels out of range are refused by CheckLabels; here they must do no harm.
+/// Labels out of range are refused by CheckBatchLabels; here they must do no harm.
 TEST(InfogainLoss, LabelsOutOfRangeYieldNothing) {
   Values labels = kLabels;
   labels[0] = 5, labels[2] = -1, labels[3] = std::nanf(""), labels[4] = 1e30f;

@@ -1,11 +1,18 @@
 #include "layers/labels.h"
 
+#include "test/support/log_lines.h"
 #include "test/unit/layers/layer_test_util.h"
 
 #include <limits>
 
 namespace hp::test {
 namespace {
+
+Status CheckLabels(const Values& labels, const LabelRule& rule, int64_t of_row = 1) {
+  Status status = CheckBatchLabels({0, 0, labels}, {&rule, 1}, of_row);
+  const std::string place = "layer \"" + rule.layer + "\", batch 0, rows from 0: ";
+  return status.ok() ? status : Status(status.code(), status.message().substr(place.size()));
+}
 
 TEST(Labels, WholeNumbersInRangePass) {
   EXPECT_TRUE(CheckLabels(Values{0, 9, 3}, {"loss", 10, std::nullopt}).ok());
@@ -26,7 +33,11 @@ TEST(Labels, OthersAreNamedWithTheirRow) {
 
 TEST(Labels, OfAnAccuracyCountAsWrong) {
   const LabelRule rule = {.layer = "accuracy", .classes = 1, .wrong_counts = true};
-  EXPECT_TRUE(CheckLabels(Values{0, 3, -1, 0.37f}, rule).ok());
+  LogLines lines;
+  EXPECT_TRUE(CheckLabels(Values{0, 0.37f, -0.5f}, rule).ok()) << "they are read as 0";
+  EXPECT_TRUE(lines.With("count as wrong").empty());
+  EXPECT_TRUE(CheckLabels(Values{0, 3, -1}, rule).ok());
+  EXPECT_EQ(lines.With("label 3 of row 1 is not in 0..0: such labels count as wrong").size(), 1u);
   for (float label : {std::numeric_limits<float>::quiet_NaN(), 1e30f}) {
     EXPECT_EQ(CheckLabels(Values{label}, rule).code(), StatusCode::kInvalidArgument) << label;
   }

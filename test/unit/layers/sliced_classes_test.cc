@@ -563,7 +563,7 @@ TEST(SlicedAccuracy, AllLabelsIgnoredIsZero) {
   EXPECT_EQ(AccuracyInSlices(batch, {.has_ignore_label = true, .ignore_label = kIgnored}), 0);
 }
 
-/// Labels that CheckLabels refuses do no harm, in no shard.
+/// Labels that CheckBatchLabels refuses do no harm, in no shard.
 TEST(SlicedClasses, LabelsThatAreNoNumbers) {
   SlicedBatch batch = RandomBatch(10, 3);
   batch.labels[0] = kNaN, batch.labels[2] = 1e30f, batch.labels[5] = -1e30f, batch.labels[6] = kInfinity;

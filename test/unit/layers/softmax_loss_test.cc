@@ -137,7 +137,7 @@ TEST(SoftmaxLoss, AllLabelsIgnoredIsZeroNotNaN) {
   EXPECT_EQ(loss.Gradient(), Values(kRows * kClasses, 0.0f));
 }
 
-/// Labels out of range are refused by CheckLabels; here they must do no harm.
+/// Labels out of range are refused by CheckBatchLabels; here they must do no harm.
 TEST(SoftmaxLoss, LabelsOutOfRangeYieldNothing) {
   Values labels = kLabels;
   labels[0] = 5, labels[2] = -1, labels[3] = std::nanf(""), labels[4] = 1e30f;
