@@ -56,7 +56,6 @@ void EndWhenSignalled() {
 
 }  // namespace
 
-// For an unknown flag or a bad value gflags prints a line and calls exit(1), which is our word for a fault of our own.
 bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
 std::optional<int> IfGiven(const char* flag, int value) { return IsGiven(flag) ? std::optional(value) : std::nullopt; }
@@ -66,6 +65,7 @@ void LogAsCaffe() {
   FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
 }
 
+// For an unknown flag or a bad value gflags prints a line and calls exit(1), which is our word for a fault of our own.
 bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
   static bool parsing = true;
   std::atexit([] {

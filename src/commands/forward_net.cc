@@ -44,7 +44,10 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
     names.push_back(NamesOf(param));
   }
   std::set<BlobKey> given;
-  for (const auto& [key, blob] : in_net.blobs) given.insert(key);
+  for (const std::vector<SharedBlob>& of_param : names) {
+    if (in_net.LastOf(of_param) == nullptr) continue;
+    for (const SharedBlob& name : of_param) given.emplace(name.layer, name.blob);
+  }
   const MatchedWeights matched = LogMatches(model, names, true, &given);
   if (matched.loaded.empty() && !matched.missing.empty()) {
     return NotFound("%s: no layer of the net has all its weights there; layers are matched by name",

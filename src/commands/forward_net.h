@@ -42,7 +42,7 @@ class ForwardNet {
   struct Output {
     std::string name;       ///< of its blob
     float loss_weight = 0;  ///< 0: not part of the net's loss
-    bool printed = true;    ///< false: a Silence reads it, or it is the top of a loss that names none
+    bool printed = true;    ///< one of the net's outputs: no layer reads it, not even a Silence, and it has a name
   };
   /// In the order of their names, which is Caffe's.
   std::vector<Output> outputs() const;

@@ -31,9 +31,11 @@ Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options
     HP_RETURN_IF_ERROR(TakeImageFields(layer.image_data_param(), options));
   } else {
     options->size_advice = "; images of different sizes need a crop_size";
-    options->channels_advice = "; encoded images, gray and in colour, need force_color or force_gray";
     options->force_color = param.force_color() || layer.data_param().force_encoded_color();
     options->force_gray = param.force_gray();
+    if (!options->force_color && !options->force_gray) {
+      options->channels_advice = "; encoded images, some gray and some in colour, need force_color or force_gray";
+    }
   }
   options->mean_value.assign(param.mean_value().begin(), param.mean_value().end());
   if (!param.mean_file().empty() && !options->mean_value.empty()) {

@@ -76,7 +76,7 @@ struct NetOutput {
   int tensor = 0;           ///< index of its tensor
   int segment = 0;          ///< it is there when the forward task of this segment is done
   float loss_weight = 0;    ///< its factor in the loss; 0: it is only printed
-  bool top_of_net = false;  ///< no layer reads it, not even a Silence: it is one of the net's outputs
+  bool top_of_net = false;  ///< one of the net's outputs: no layer reads it, not even a Silence, and it has a name
 };
 
 /// The samples of a clock's classes on this node, by the layer whose classes they are (an index into the graph's).

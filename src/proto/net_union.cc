@@ -59,9 +59,9 @@ class NetUnion {
     for (const LayerParameter& layer : train.layer()) entries_.emplace_back(layer, 0);
   }
 
-  /// What the union lacks goes behind a layer of its name, so that a table that places it by name and range places
-  /// both, else in front of the next layer that both have.
-  Status Add(int net, const NetParameter& test) {
+  /// What the union lacks goes behind a layer of its name where the test's order allows it, so that a table that
+  /// places it by name and range places both, else in front of the next layer that both have.
+  void Add(int net, const NetParameter& test) {
     const std::vector<Entry> trained = FindTrained(test);
     Entry next = entries_.begin();  // the first entry behind those of the test so far
     std::list<UnitedLayer> own;     // of the test, without a place
@@ -89,7 +89,6 @@ class NetUnion {
       entries_.splice(next, own);
     }
     entries_.splice(entries_.end(), own);
-    return OkStatus();
   }
 
   /// @param nets how many there are.
@@ -160,10 +159,10 @@ bool ComputeAlike(const LayerParameter& a, const LayerParameter& b) {
   return google::protobuf::util::MessageDifferencer::Equals(Essence(a), Essence(b));
 }
 
-StatusOr<NetParameter> UnionOf(const NetParameter& train, const std::vector<NetParameter>& tests) {
+NetParameter UnionOf(const NetParameter& train, const std::vector<NetParameter>& tests) {
   NetUnion all(train);
   for (int test = 0; test < static_cast<int>(tests.size()); ++test) {
-    HP_RETURN_IF_ERROR(all.Add(Phase::OfTest(test).index(), tests[test]));
+    all.Add(Phase::OfTest(test).index(), tests[test]);
   }
   NetParameter net = train;
   net.clear_layer();

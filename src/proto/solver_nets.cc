@@ -227,7 +227,7 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
     tested.push_back(std::move(test));
   }
   NameLayersApart(&trained);
-  HP_ASSIGN_OR_RETURN(NetParameter all, UnionOf(trained, has_tests ? tested : std::vector<NetParameter>()));
+  NetParameter all = UnionOf(trained, has_tests ? tested : std::vector<NetParameter>());
   UseUp(std::move(all), solver);
   return OkStatus();
 }

@@ -27,7 +27,7 @@ Status ParseTextProto(const std::string& text, const std::string& name, google::
 /// exclude rules. Layers of one name in one phase, or of none, get names of their own (NameLayersApart). Errors as
 /// ReadTextProto's; they name file and line.
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
-/// The same, in a state that flags say: `level`, if it is not 0, instead of the net's own, and `stages` (separated by
+/// The same, in a state that flags say: `level`, if given, instead of the net's own, and `stages` (separated by
 /// commas) beside its own. Layers have names of their own in that state.
 StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, const std::optional<int>& level,
                                              const std::string& stages);
@@ -36,7 +36,7 @@ StatusOr<caffe::NetParameter> ReadNetInState(const std::string& path, const std:
 /// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet. Files of `weights`
 /// are looked for likewise, and one that is in neither place stays as it is written.
 /// @return kNotFound: no solver file, or no net file (names both places); kInvalidArgument: a fault in the text, no net
-/// or two, a state of the other phase, or nets of training and tests that cannot be united (UnionOf).
+/// or two, or a state of the other phase.
 StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path);
 
 /// The net of a solver from ReadSolver: its `net_param` if it has one, else read from the file `net`. Errors as

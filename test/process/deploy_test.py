@@ -118,6 +118,8 @@ class DeployTest(cluster.JobTest):
         status, text = self.extract("--blobs=pool1", "--out=" + self.path("none"))
         self.assertEqual(status, 2, text)
         self.assertIn("no layer of the net has all its weights there; layers are matched by name", text)
+        status, text = self.extract("--blobs=pool1", "--out=none", "--gpu=one")
+        self.assertEqual((status, text), (2, 'hpextract: --gpu=one: "one" is no GPU; expected numbers from 0 on, or all\n'))
         status, text = cluster.run_tool("hpextract", "--model=" + self.path("net.prototxt"), "--blobs=pool1", "--out=none",
                                         "--weights=" + self.path("out_iter_1.solverstate"))
         self.assertEqual(status, 2, text)
@@ -315,8 +317,10 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
         more = 'layer { name: "%s" type: "ReLU" bottom: "ip1" top: "ip1" include { %s } }\n'
         self.write("states.prototxt", NET % {"source": self.path("db")} + more % ("wide", 'stage: "wide"') +
                    more % ("deep", "min_level: 2"))
-        for flags, found in (([], []), (["--stage=wide,other"], ["wide"]), (["--level=2"], ["deep"])):
-            status, text = self.time("states.prototxt", *flags)
+        self.write("deep.prototxt", "state { level: 2 }\n" + self.read("states.prototxt").decode())
+        for net, flags, found in (("states", [], []), ("states", ["--stage=wide,other"], ["wide"]),
+                                  ("states", ["--level=2"], ["deep"]), ("deep", [], ["deep"]), ("deep", ["--level=0"], [])):
+            status, text = self.time(net + ".prototxt", *flags)
             self.assertEqual(status, 0, text)
             self.assertEqual(re.findall(r"(wide|deep)\tforward: ", text), found)
 

@@ -14,6 +14,7 @@ TEST(WordsTest, ListsOfFlags) {
   EXPECT_EQ(SplitList("a,b/cuda:0-3,c"), (Words{"a", "b/cuda:0-3", "c"}));
   EXPECT_EQ(SplitList(",a,,b,"), (Words{"a", "b"}));
   EXPECT_EQ(SplitList(""), Words());
+  EXPECT_EQ(SplitList(" a.caffemodel,\tb c.caffemodel \n, ,d"), (Words{"a.caffemodel", "b c.caffemodel", "d"}));
 }
 
 TEST(WordsTest, Join) {

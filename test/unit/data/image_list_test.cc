@@ -29,9 +29,17 @@ TEST(ParseImageList, TheLabelFollowsTheLastBlank) {
   }
 }
 
+TEST(ParseImageList, LabelsMayBeWrittenAsFloats) {
+  const auto images = ParseImageList("a 3.0\nb -1.\nc 7.00", "list");
+  ASSERT_TRUE(images.ok()) << images.status();
+  EXPECT_EQ((*images)[0].label, 3);
+  EXPECT_EQ((*images)[1].label, -1);
+  EXPECT_EQ((*images)[2].label, 7);
+}
+
 TEST(ParseImageList, WrongLinesAreNamed) {
   EXPECT_EQ(ParseError("a 1\nb\n"), "list:2: \"b\": expected the name of an image and a label, like \"cat/1.jpg 3\"");
-  for (const char* line : {"a 1.5", "a 0x1", "a 2147483648", "a cat", " 3", "a +1", "a --1"}) {
+  for (const char* line : {"a 1.5", "a 1.0x", "a 1.0.0", "a 0x1", "a 2147483648", "a cat", " 3", "a +1", "a --1"}) {
     EXPECT_THAT(ParseError(std::string("a 1\n\n") + line), HasSubstr("list:3: ")) << line;
   }
   EXPECT_THAT(ParseError("\x1b[2J 1x"), HasSubstr("\"\\x1b[2J 1x\"")) << "as it may stand on a terminal";

@@ -320,6 +320,19 @@ TEST(Transformer, WrongShapesSayFoundAndExpected) {
   EXPECT_EQ(status.message(), "has the shape 3 20 20, expected 3 9 11");
 }
 
+TEST(Transformer, GrayAmongColourNeedsAField) {
+  caffe::LayerParameter layer;
+  layer.set_type("Data");
+  for (const char* const said : {"has the shape 1 9 11, expected 3 9 11; encoded images, some gray and some in colour, "
+                                 "need force_color or force_gray",
+                                 "has the shape 1 9 11, expected 3 9 11"}) {
+    const auto options = TransformOptionsOf(layer);
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(TransformStatus(*Make(*options, true, SomeDatum()), NoiseDatum(1, 1, 9, 11, 0)).message(), said);
+    layer.mutable_transform_param()->set_force_color(true);  // it can't be what is missing
+  }
+}
+
 TEST(Transformer, ContradictoryRecordsAreDataLoss) {
   const auto transformer = Make({}, true, SomeDatum());
   caffe::Datum datum = SomeDatum();

@@ -305,6 +305,8 @@ TEST(Registry, EveryLayerNeedsAName) {
 TEST(Registry, BottomsAndTopsAreCounted) {
   EXPECT_EQ(CreateError(R"(name: "r" type: "ReLU" bottom: "a" bottom: "b" top: "c")"),
             "layer \"r\": has 2 bottoms; ReLU takes 1");
+  EXPECT_EQ(CreateError(R"(name: "c" type: "Convolution" bottom: "a" bottom: "b" top: "c")"),
+            "layer \"c\": has 2 bottoms; Convolution takes 1, or several with a top for each");
   EXPECT_EQ(CreateError(R"(name: "e" type: "Eltwise" bottom: "a" top: "c")"),
             "layer \"e\": has 1 bottoms; Eltwise takes at least 2");
   EXPECT_EQ(CreateError(R"(name: "r" type: "ReLU" bottom: "a")"), "layer \"r\": has 0 tops; ReLU takes 1");

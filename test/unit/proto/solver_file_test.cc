@@ -139,6 +139,9 @@ TEST_F(SolverFileTest, ErrorsOfLayersThatAnUpgradeMadeNameALine) {
 TEST_F(SolverFileTest, FaultsOfFieldsNameTheirLines) {
   const std::string solver =
       Write("solver.prototxt", "net: 'net.prototxt'\n# momentum: 1\n\nmomentum: -1\ntest_iter: 0\n");
+  const std::string several = Write("several.prototxt", "test_iter: 5\ntest_iter: -1\ntest_iter: -2");
+  EXPECT_EQ(AtFields(InvalidArgument("test_iter: -2; expected more"), several).message(),
+            several + ":3: test_iter: -2; expected more");
   const Status faults = InvalidArgument("momentum: -1; wrong\ntest_iter, several\nmax_iter: missing\nno field");
   EXPECT_EQ(AtFields(faults, solver).message(), solver + ":4: momentum: -1; wrong\n" + solver +
                                                     ":5: test_iter, several\n" + solver + ": max_iter: missing\n" +

@@ -181,6 +181,13 @@ TEST_F(UpgradeTest, TheThreeBlobsOfABatchNormAreFrozen) {
                 .DebugString());
   EXPECT_EQ(Upgraded(layer + "param { lr_mult: 1 } param { } param { } }").layer(0).param_size(), 0);
   EXPECT_EQ(Upgraded(layer + "param { lr_mult: 1 } }").layer(0).param(0).lr_mult(), 1);
+  for (const bool learns : {false, true}) {
+    caffe::NetParameter net = Parse(layer + (learns ? "param { } " : "param { lr_mult: 0 } ") +
+                                    "param { lr_mult: 0 } param { lr_mult: 0 } }");
+    const auto upgrade = UpgradeNet(&net);
+    ASSERT_TRUE(upgrade.ok()) << upgrade.status();
+    EXPECT_EQ(std::ssize(upgrade->forms), learns ? 1 : 0);
+  }
 }
 
 TEST_F(UpgradeTest, ABatchNormOfNvidiasIsTwoLayers) {
@@ -261,6 +268,10 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
             "net.prototxt:1: layer \"a\": of the form of 2014 in a net of the form of 2013; expected one of them");
   EXPECT_EQ(ErrorOf("layers { layer { name: 'b' type: 'relu' } blobs_lr: 1 }"),
             "net.prototxt:1: layer \"b\": field \"blobs_lr\" stands beside the layer inside; expected it in there");
+  EXPECT_EQ(
+      ErrorOf("layers { layer { name: 'b' type: 'relu' } include { phase: TRAIN } }"),
+      "net.prototxt:1: layer \"b\": field \"include\" stands beside the layer inside, and nets of 2013 have none of "
+      "that name; expected it in a net of today's form alone");
   EXPECT_EQ(ErrorOf("layers { layer { name: 'p' type: 'padding' pad: 1 } bottom: 'x' top: 'p' }\n"
                     "layers { layer { name: 'r' type: 'relu' } bottom: 'p' top: 'r' }"),
             "net.prototxt:2: layer \"r\": reads the padding layer \"p\"; expected that of a conv or pool layer without "

@@ -84,15 +84,18 @@ TEST_F(ReporterTest, ManyMicroBatchesOfAnUpdate) {
   const LearningRates rates((*job)->solver());
   std::vector<double> losses;
   Reporter reporter(**job, &rates, Clock::Real(), 0, [&](int64_t, double loss) { losses.push_back(loss); });
-  std::vector<MsgId> ids = (*job)->schedule().TrainIds(0);
-  ASSERT_GE(ids.size(), 200000u);
-  std::reverse(ids.begin(), ids.end());
   const int stage = (*job)->outputs(caffe::TRAIN)[0].stage;
-  for (const MsgId id : ids) {
-    EXPECT_TRUE(losses.empty());
-    reporter.Add(id, stage, {1.0f});
+  for (const int64_t clock : {0, 1}) {
+    std::vector<MsgId> ids = (*job)->schedule().TrainIds(clock);
+    ASSERT_GE(ids.size(), 200000u);
+    if (clock == 1) std::reverse(ids.begin(), ids.end());
+    for (const MsgId id : ids) {
+      EXPECT_EQ(std::ssize(losses), clock);
+      reporter.Add(id, stage, {1.0f});
+    }
+    ASSERT_EQ(std::ssize(losses), clock + 1);
+    EXPECT_NEAR(losses.back(), static_cast<double>(ids.size()) / 200000, 1e-6);
   }
-  ASSERT_EQ(losses.size(), 1u);
 }
 
 /// As Caffe smooths them: the mean of the last average_loss losses.

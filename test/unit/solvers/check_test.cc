@@ -86,10 +86,13 @@ TEST(CheckSolver, NamesAllFaultsOfAnEmptyFile) {
 
 TEST(SolverWarnings, NameWhatIsMissingOrInVain) {
   EXPECT_THAT(SolverWarnings(Parse(kGood)), testing::IsEmpty());
-  const auto vain = Parse("net: 'a' lr_policy: 'multistep' stepvalue: 5 stepvalue: 3 snapshot_diff: true");
+  const auto vain = Parse(
+      "net: 'a' lr_policy: 'multistep' stepvalue: 5 stepvalue: 3 snapshot_diff: true "
+      "layer_wise_reduce: false");
   EXPECT_TRUE(CheckSolver(vain).ok()) << CheckSolver(vain);
   EXPECT_THAT(SolverWarnings(vain),
-              testing::ElementsAre(HasSubstr("snapshot_diff: true has no effect"), HasSubstr("max_iter: missing"),
+              testing::ElementsAre(HasSubstr("layer_wise_reduce: false has no effect"),
+                                   HasSubstr("snapshot_diff: true has no effect"), HasSubstr("max_iter: missing"),
                                    HasSubstr("base_lr: missing, so it is 0, as in Caffe"),
                                    HasSubstr("gamma: missing, so it is 0"), HasSubstr("stepvalue: not in increasing")));
   EXPECT_THAT(SolverWarnings(Parse("base_lr: 1 max_iter: 5 lr_policy: 'poly'")),
