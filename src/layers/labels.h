@@ -14,10 +14,10 @@ namespace hp {
 
 /// The labels that one loss or accuracy accepts: whole numbers in [0, classes), and the ignored one.
 struct LabelRule {
-  std::string layer;                   ///< its name, for messages
-  int64_t classes = 0;                 ///< number of classes; 0: they are numbers, any of which will do
-  std::optional<int> ignore_label;     ///< any int; none: all labels count
-  std::vector<int64_t> columns = {0};  ///< which labels of a row it reads
+  std::string layer;                     ///< its name, for messages
+  int64_t classes = 0;                   ///< number of classes; 0: they are numbers, any of which will do
+  std::optional<int> ignore_label = {};  ///< any int; none: all labels count
+  std::vector<int64_t> columns = {0};    ///< which labels of a row it reads
   /// A number outside the classes counts as wrong, and one that is no whole number is cut to one, as in Caffe: nothing
   /// learns by an accuracy, and one that was left in a net of targets ends no training.
   bool wrong_counts = false;
