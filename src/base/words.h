@@ -15,7 +15,7 @@ size_t EditDistance(const std::string& a, const std::string& b);
 /// "a, b, c"; empty if there are no words.
 std::string Join(const std::vector<std::string>& words, const std::string& separator = ", ");
 
-/// The items of a flag's list, as "a,b,c"; empty ones are left out.
+/// The items of a flag's list, as "a,b,c", without blanks around them; empty ones are left out.
 std::vector<std::string> SplitList(const std::string& text);
 
 }  // namespace hp

@@ -128,6 +128,21 @@ class PartsTest(Parts):
         self.assertEqual(self.files(30), ["out_iter_30." + end for end in ("caffemodel", "hpnode", "solverstate")])
         self.assertEqual(glob.glob(self.path("*.slices*")), [])
 
+    def test_a_net_that_was_changed_must_have_the_same_parameters(self):
+        """One that lacks some would be what the parts are merged for."""
+        self.cut_off_merge(30)
+        resume = "--resume=" + self.path("out_iter_30.solverstate")
+        for before, after, status, said in (
+                ("{ num_output: 4 weight_filler", "{ num_output: 4 bias_term: false weight_filler", 2,
+                 r"has 6 blobs of parameters; the net has 5: the snapshot belongs to another net"),
+                ("dropout_ratio: 0.25", "dropout_ratio: 0.5", 0, r"is of another net than \"tiny\" as it is now: its "
+                 "parameters are taken by the names of their layers\n")):
+            self.make_job(iterations=40, snapshot=10, test=True, net=cluster.NET.replace(before, after))
+            nodes = self.start_all(self.names, resume)
+            self.expect_all(nodes.values(), status)
+            self.assertRegex(nodes["conv0"].text(), said)
+        self.assertEqual(self.files(40), ["out_iter_40." + end for end in ("caffemodel", "hpnode", "solverstate")])
+
     def test_a_merge_is_cut_off(self):
         whole = self.train_undisturbed(50)
         self.cut_off_merge(30)
