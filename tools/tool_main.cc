@@ -110,7 +110,9 @@ int ToolMain(int argc, char** argv, const ToolUsage& usage,
     std::cerr << "\n" << usage.text << "\n";
     return kWrongInput;
   }
-  const Status status = OrOutOfMemory("", [&] { return body(arguments); });
+  Status status = OrOutOfMemory("", [&] { return body(arguments); });
+  // A script would take what is missing for the answer.
+  if (status.ok() && !std::cout.flush()) status = ResourceExhausted("stdout can't be written");
   if (!status.ok()) std::cerr << usage.name << ": " << status.message() << std::endl;
   return ExitStatus(status);
 }

@@ -81,7 +81,7 @@ Status CheckBlobCounts(const CaffeModel& model, const std::set<std::string>& lay
 
 std::string MatchedWeights::Describe(const std::string& path, bool last) const {
   std::string text = Format("%s: weights of %zu layer(s) loaded", path.c_str(), loaded.size());
-  if (!kept.empty()) text += "; not in the file, with the values of an earlier one: " + Join(kept);
+  if (!kept.empty()) text += "; not in the file, with the values that were there before it: " + Join(kept);
   if (!missing.empty())
     text += std::string("; not in the file") + (last ? ", initialized by their fillers: " : ": ") + Join(missing);
   if (!ignored.empty()) text += "; not in the net, ignored: " + Join(ignored);

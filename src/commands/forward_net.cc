@@ -82,7 +82,9 @@ class ForwardNet::Impl {
   Status Build(const NetGraph& graph, const ForwardNetOptions& options, Backend* backend) {
     HP_RETURN_IF_ERROR(CheckHasSource(graph));
     for (const GraphLayer& layer : graph.layers()) layers_.insert(layer.traits.name());
-    for (const std::string& line : NetWarnings(graph.net(), LayerTypes::BuiltIn())) LOG(WARNING) << line;
+    for (const std::string& line : NetWarnings(graph.net(), LayerTypes::BuiltIn(), /*trains=*/false)) {
+      LOG(WARNING) << line;
+    }
     const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0), {}};
     HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, options.sample, layout));
     placement_ = std::make_unique<const Placement>(std::move(placement));

@@ -2,6 +2,8 @@
 
 #include <lmdb.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +74,11 @@ class LmdbWriter : public DbWriter {
     return error;
   }
   Status Failed(int error) const {
-    return ResourceExhausted("can't write %s: %s", path().c_str(), mdb_strerror(error));
+    // A write that a full disk cuts short is EIO to liblmdb.
+    std::error_code failed;
+    const auto space = std::filesystem::space(partial(), failed);
+    const bool full = error == EIO && !failed && space.available < kTransactionBytes;
+    return ResourceExhausted("can't write %s: %s", path().c_str(), mdb_strerror(full ? ENOSPC : error));
   }
 
   std::unique_ptr<MDB_env, EnvClose> env_;

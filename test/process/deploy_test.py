@@ -161,6 +161,7 @@ class DeployTest(cluster.JobTest):
         status, text = cluster.run_tool("model_test", "--model=" + self.path("images.prototxt"), "--weights=" + self.weights,
                                         "--iterations=60", "--cache_dir=none")
         self.assertEqual(status, 0, text)
+        self.assertNotIn("training writes nothing", text)
         self.write("read.prototxt", re.sub(r'"Data"|transform_param.*}|data_param.*? }', lambda part: '"HDF5Data"' if part[0] == '"Data"' else
                                            "" if part[0].startswith("transform") else 'hdf5_data_param { source: "%s" batch_size: 5 }' %
                                            self.path("list"), NET))

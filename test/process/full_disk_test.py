@@ -47,6 +47,15 @@ class FullDiskTest(cluster.JobTest):
         for node in nodes.values():
             self.assertIsNone(node.popen.poll(), node.name)
 
+    def test_databases_of_both_kinds(self):
+        cluster.write_database(self.path("large"), records=800, side=28)
+        for backend in ("lmdb", "leveldb"):
+            status, text = cluster.run_tool("convert_mnist_data", "--backend=" + backend, self.path("large.images"),
+                                            self.path("large.labels"), self.path("disk/db"))
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, "(?i)no space left on device")
+            self.assertEqual(os.listdir(self.disk), [])
+
     def test_full_to_the_end(self):
         self.fill()
         nodes = self.start_job(iterations=60)

@@ -94,6 +94,14 @@ class LayerWarnings {
     if (layer_.type() == "Bias") check("bias_param", layer_.bias_param());
   }
 
+  /// Of training alone.
+  void CheckOutput() {
+    if (layer_.type() != "HDF5Output") return;
+    Say("\"" + layer_.hdf5_output_param().file_name() +
+        "\" is written by model_test, hptest and hpextract, which evaluate phase TEST; training writes nothing, "
+        "where Caffe ends at the second batch");
+  }
+
   void CheckOwnFields() {
     CheckBiasFiller(layer_.scale_param(), "Scale", "scale_param");
     CheckBiasFiller(layer_.embed_param(), "Embed", "embed_param");
@@ -101,11 +109,6 @@ class LayerWarnings {
     CheckBiasFiller(layer_.convolution_param(), "Convolution", "convolution_param");
     CheckBiasFiller(layer_.convolution_param(), "Deconvolution", "convolution_param");
     CheckSecondBottom();
-    if (layer_.type() == "HDF5Output") {
-      Say("\"" + layer_.hdf5_output_param().file_name() +
-          "\" is written by model_test, hptest and hpextract, which evaluate phase TEST; training writes nothing, "
-          "where Caffe ends at the second batch");
-    }
     const caffe::LRNParameter& lrn = layer_.lrn_param();
     if (layer_.type() == "LRN" && lrn.has_k() && lrn.norm_region() == caffe::LRNParameter::WITHIN_CHANNEL) {
       Ignored("lrn_param { k }", "within a channel it is 1");
@@ -154,7 +157,7 @@ class LayerWarnings {
 
 }  // namespace
 
-std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const LayerTypes& types) {
+std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const LayerTypes& types, bool trains) {
   std::vector<Warning> all;
   for (const caffe::LayerParameter& layer : net.layer()) {
     const LayerType* const type = types.Find(layer.type());
@@ -164,6 +167,7 @@ std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const Layer
     warnings.CheckFillers(*type);
     warnings.CheckPhase();
     warnings.CheckOwnFields();
+    if (trains) warnings.CheckOutput();
     if (layer.type() == "Data") warnings.CheckMoved(layer.data_param(), "data_param");
     if (layer.type() == "ImageData") warnings.CheckMoved(layer.image_data_param(), "image_data_param");
   }

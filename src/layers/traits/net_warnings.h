@@ -15,7 +15,8 @@ class LayerTypes;
 /// and field, `layer "NAME": FIELD ... is ignored, as in Caffe: ...`; where many say the same, one for the first with
 /// their number. Only layers that LayerTraits::Create accepts
 /// count; a program says these lines once, where a user looks for what may be wrong.
-/// @param net of all phases, as ReadNet gives it.
-std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const LayerTypes& types);
+/// @param net of all phases, as ReadNet gives it. @param trains false: of a program that evaluates alone, to which what
+/// says nothing in training is no loss.
+std::vector<std::string> NetWarnings(const caffe::NetParameter& net, const LayerTypes& types, bool trains = true);
 
 }  // namespace hp

@@ -39,10 +39,9 @@ TEST(MatchedWeights, OfAnEarlierFileAreKept) {
   EXPECT_THAT(second.loaded, ElementsAre("conv1"));
   EXPECT_THAT(second.kept, ElementsAre("fc6"));
   EXPECT_THAT(second.missing, ElementsAre("fc7"));
-  EXPECT_EQ(
-      second.Describe("b", true),
-      "b: weights of 1 layer(s) loaded; not in the file, with the values of an earlier one: fc6; not in the file, "
-      "initialized by their fillers: fc7");
+  EXPECT_EQ(second.Describe("b", true),
+            "b: weights of 1 layer(s) loaded; not in the file, with the values that were there before it: fc6; not in "
+            "the file, initialized by their fillers: fc7");
 }
 
 CaffeModel ModelWith(const std::vector<BlobKey>& blobs) {
