@@ -7,9 +7,12 @@
 
 #include "glog/logging.h"
 #include <google/protobuf/text_format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
@@ -23,6 +26,17 @@ void Anchor(const std::string& solver, std::string* path) {
   std::error_code error;
   if (!fs::exists(*path, error)) *path = PathBeside(solver, *path);
   *path = fs::absolute(*path, error).string();
+}
+
+/// What the names of hptrain's own files begin with: beside the snapshots, or where nothing can be written there, in a
+/// new folder for temporary files: a job without snapshots trains from a folder that others own, as with Caffe.
+std::string OwnPrefix(const std::string& snapshot_prefix) {
+  const std::string prefix = snapshot_prefix + "_hptrain", folder = fs::path(prefix).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) == 0 || (errno != EACCES && errno != EROFS)) return prefix;
+  std::error_code error;
+  std::string own = fs::temp_directory_path(error) / "hptrain-XXXXXX";
+  if (error || mkdtemp(own.data()) == nullptr) return prefix;  // whoever writes there says what is wrong
+  return own + "/hptrain";
 }
 
 /// The solver's text with the job's changes.
@@ -112,7 +126,7 @@ StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string
 
 StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));
-  const std::string prefix = read.snapshot_prefix() + "_hptrain";
+  const std::string prefix = OwnPrefix(read.snapshot_prefix());
   const std::string table = prefix + "_table.prototxt";
   std::string solver = job.solver;
   if (job.level || !job.stages.empty() || job.iterations > 0) {

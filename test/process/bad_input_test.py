@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import struct
+import subprocess
 import sys
 
 import numpy
@@ -239,6 +240,14 @@ class FilesTest(cluster.JobTest):
         self.write("solver.prototxt", solver)
         self.expect_exit(self.start("--all"), 0)
         self.assertTrue(os.path.exists(self.path("solver_iter_2.caffemodel")))
+
+    def test_a_stdout_that_can_not_be_written(self):
+        """A script would take what is missing for the answer."""
+        self.plain()
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([cluster.program("hproute"), "--check", self.path("table.prototxt"), "--cache_dir=none"],
+                                  stdout=full, stderr=subprocess.PIPE, check=False, timeout=cluster.PATIENCE_S)
+        self.assertEqual((done.returncode, done.stderr), (2, b"hproute: stdout can't be written\n"))
 
     def test_snapshot_folder_that_can_not_be_written(self):
         self.plain(snapshot=10)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 
 import cluster
@@ -68,6 +69,25 @@ class TrainTest(cluster.JobTest):
         self.write("net.prototxt", net.replace("batch_size: 12", "batch_size: 6"))
         self.expect_exit(self.hptrain(*resume), 0, warned)
         self.assertNotEqual(self.read("out_iter_12.caffemodel"), whole)
+
+    def test_from_a_folder_that_can_not_be_written(self):
+        self.make_job(iterations=4)
+        os.mkdir(self.path("sealed"))
+        solver = self.read("solver.prototxt").decode().replace('snapshot_prefix: "%s"' % self.path("out"), "")
+        self.write("sealed/solver.prototxt", solver)
+        os.rename(self.path("net.prototxt"), self.path("sealed/net.prototxt"))
+        os.chmod(self.path("sealed"), 0o555)
+        # Root writes anywhere, unless it goes without its capabilities.
+        prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+        for flags in ([], ["--iterations=2"]):
+            command = prefix + ["env", "--chdir=" + self.path("sealed"), cluster.program("hptrain"), "--solver=solver.prototxt"]
+            trained = cluster.Process("hptrain", command + flags, self.path("sealed%d.log" % len(flags)), dict(os.environ, OMP_NUM_THREADS="1"))
+            self.processes.append(trained)
+            self.expect_exit(trained, 0, "Optimization Done")
+            folder = re.search(r"the table of this machine: (\S*)/hptrain_table\.prototxt", trained.text())[1]
+            self.addCleanup(shutil.rmtree, folder)
+            self.assertEqual(len(os.listdir(folder)), 1 + len(flags))
+        self.assertEqual(sorted(os.listdir(self.path("sealed"))), ["net.prototxt", "solver.prototxt"])
 
     def test_any_negative_seed_is_none(self):
         self.make_job(iterations=1)
