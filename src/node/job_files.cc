@@ -182,14 +182,8 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
   return MakeLossScaler(table, &manifest, files);
 }
 
-/// What nobody named must be of this very net.
-Status CheckNet(const LatestSnapshot& latest, const caffe::NetParameter& net) {
-  if (latest.manifest.net_hash() == NetHash(net)) return OkStatus();
-  return FailedPrecondition("the latest snapshot, of iteration %lld, belongs to another net than \"%s\"",
-                            static_cast<long long>(latest.manifest.iteration()), net.name().c_str());
-}
-
-/// A person may change a batch, a dropout or a test, and go on; names and shapes are compared when they are known.
+/// A person may name a snapshot and change a batch, a dropout or a test; names and shapes are compared when they are
+/// known. Of what nobody named FindNewestComplete takes those of this very net alone.
 void WarnOfOtherNet(const JobFiles& files) {
   const std::optional<SnapshotManifest>& manifest = files.snapshot->manifest;
   if (!manifest || manifest->net_hash() == NetHash(*files.net)) return;
@@ -304,7 +298,6 @@ void JobFiles::TakeWeights(const std::string& flag) {
 }
 
 Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
-  HP_RETURN_IF_ERROR(CheckNet(latest, *net));
   if (latest.Has(rank)) {
     HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, &found->manifest, rank, this));
     if (latest.holders.front() == rank) WarnOfOtherSteps(*this);
