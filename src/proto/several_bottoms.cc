@@ -6,8 +6,7 @@ namespace hp {
 namespace {
 
 bool HasSeveralBottoms(const caffe::LayerParameter& layer) {
-  const bool convolves = layer.type() == "Convolution" || layer.type() == "Deconvolution";
-  return convolves && layer.bottom_size() > 1 && layer.bottom_size() == layer.top_size();
+  return TakesSeveralBottoms(layer.type()) && layer.bottom_size() > 1 && layer.bottom_size() == layer.top_size();
 }
 
 /// Blobs have one name in all layers: the prototxt's, or one of this layer, which no other of its name has.
@@ -40,6 +39,8 @@ caffe::LayerParameter ForBottom(const caffe::LayerParameter& layer, int i) {
 }
 
 }  // namespace
+
+bool TakesSeveralBottoms(const std::string& type) { return type == "Convolution" || type == "Deconvolution"; }
 
 std::vector<std::string> SplitSeveralBottoms(caffe::NetParameter* net) {
   std::vector<std::string> done;

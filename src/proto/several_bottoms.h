@@ -7,6 +7,9 @@
 
 namespace hp {
 
+/// Whether SplitSeveralBottoms takes layers of a type apart.
+bool TakesSeveralBottoms(const std::string& type);
+
 /// A Convolution or Deconvolution of several bottoms does the same to each and has a top for each: makes it as many
 /// layers, which share all blobs by name (`param { name }`). The first keeps the layer's name, and so its blobs in
 /// files are Caffe's; the others are called "NAME(2)" and so on. A layer with another number of tops is left alone.

@@ -4,6 +4,7 @@
 #include "layers/traits/errors.h"
 #include "layers/traits/filler_check.h"
 #include "proto/caffe.pb.h"
+#include "proto/several_bottoms.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +24,7 @@ std::string Range(const CountRange& count) {
 Status CheckCounts(const LayerType& type, const caffe::LayerParameter& param) {
   const int bottoms = param.bottom_size(), tops = param.top_size();
   if (!IsIn(bottoms, type.bottoms)) {
-    // What SplitSeveralBottoms takes apart is no longer one layer here.
-    const std::string_view name = type.name;
-    const char* const several = name.ends_with("onvolution") ? ", or several with a top for each" : "";
+    const char* const several = TakesSeveralBottoms(type.name) ? ", or several with a top for each" : "";
     return LayerError(param, "has %d bottoms; %s takes %s%s", bottoms, type.name, Range(type.bottoms).c_str(), several);
   }
   if (!IsIn(tops, type.tops)) {
