@@ -17,7 +17,7 @@
 DEFINE_string(model, "", "The net (prototxt), of training or a deploy net.");
 DEFINE_int64(iterations, 50, "Number of forward and backward passes that are timed.");
 DEFINE_string(phase, "TRAIN",
-              "Whose layers are timed, TRAIN or TEST; TEST and nets without a loss have no backward pass.");
+              "Whose layers are timed, TRAIN or TEST; TEST, and nets without a loss, have no backward pass.");
 DEFINE_int32(level, 0,
              "Level of the net's state, for the layers' include and exclude rules; not given: as the net says.");
 DEFINE_string(stage, "", "Stages of the net's state, separated by commas.");
@@ -68,7 +68,8 @@ void Print(const std::vector<TimedLayer>& layers, double total_s) {
     forward_s += layer.forward_s;
     backward_s += layer.backward_s;
   }
-  LOG_IF(WARNING, FLAGS_phase == "TRAIN" && backward_s == 0) << "the net has no loss, so nothing has a backward pass";
+  LOG_IF(WARNING, FLAGS_phase == "TRAIN" && backward_s == 0)
+      << "no gradient flows in this net, so no backward pass is timed: it has no loss, or nothing in it learns";
   LOG(INFO) << "Average Forward pass: " << Milliseconds(forward_s);
   LOG(INFO) << "Average Backward pass: " << Milliseconds(backward_s);
   LOG(INFO) << "Average Forward-Backward: " << Milliseconds(forward_s + backward_s);

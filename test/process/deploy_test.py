@@ -349,6 +349,13 @@ layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "scaled" top: "sum" }
                                         "--out=" + self.path("ip1"))
         self.assertEqual(status, 0, text)
 
+    def test_a_net_without_a_loss_has_no_backward_pass(self):
+        for net, warned in (("deploy.prototxt", True), ("net.prototxt", False)):
+            status, text = self.time(net)
+            self.assertEqual(status, 0, text)
+            self.assertEqual("no gradient flows in this net" in text, warned)
+            self.assertEqual("Average Backward pass: 0 ms." in text, warned)
+
     def test_faults_of_time(self):
         self.write("two_inputs.prototxt", TWO_INPUTS)
         self.write("lost.prototxt", NET % {"source": self.path("no_db")})
