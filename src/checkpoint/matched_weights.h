@@ -14,8 +14,7 @@ namespace hp {
 struct MatchedWeights {
   std::vector<std::string> loaded;   ///< layers of the net that have all their blobs from the file
   std::vector<std::string> missing;  ///< those with blobs that neither it nor an earlier file has
-  std::vector<std::string>
-      kept;  ///< those with blobs that the file has not, and an earlier one or the net's own file had
+  std::vector<std::string> kept;     ///< those with blobs that only an earlier file, or the net's own, has
   std::vector<std::string> ignored;  ///< layers of the file that the net has not
 
   /// One line: how many are loaded, and the names of the others. @param path of the file. @param last no other file

@@ -72,11 +72,11 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 
 /// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`; or of an
 /// HDF5 file (hdf5_file.h), whatever its name. Of NVIDIA's BatchNorm with scale_bias the factors and biases are those
-/// of a layer NAME_scale, as in nets. A layer without a name is called after its
-/// type, as in nets. Only names, types and blobs are looked at: forks have other fields of their own.
-/// @return kNotFound: no such file; kInvalidArgument: it can't be opened, or is a .solverstate, or a .safetensors, with
-/// the command that converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or over protobuf's 2
-/// GiB.
+/// of a layer NAME_scale, as in nets. A layer without a name is called after its type, as in nets. Only names, types
+/// and blobs are looked at: forks have other fields of their own.
+/// @return kNotFound: no such file; kInvalidArgument: it can't be opened, is a .solverstate, or is a .safetensors, with
+/// the command that converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or too large for
+/// protobuf (2 GiB).
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
 
 /// The blobs that stand inside the layers of a net's own file, which a training begins with where no file of weights

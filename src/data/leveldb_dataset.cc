@@ -90,8 +90,8 @@ StatusOr<std::unique_ptr<Dataset>> LevelDbDataset::Open(const std::string& sourc
       return InvalidArgument("database %s can't be read: %s", path.c_str(), std::strerror(errno));
     }
     const bool lmdb = IdentityOf(path + "/data.mdb").has_value();
-    return InvalidArgument("%s is not a LevelDB database: it has no file CURRENT%s", path.c_str(),
-                           lmdb ? ", but is an LMDB: its backend is LMDB, not LEVELDB" : "");
+    if (lmdb) return InvalidArgument("%s is an LMDB, not a LevelDB database: its backend is LMDB", path.c_str());
+    return InvalidArgument("%s is not a LevelDB database: it has no file CURRENT", path.c_str());
   }
   auto dataset = std::unique_ptr<LevelDbDataset>(new LevelDbDataset(source, path));
   std::string identity;

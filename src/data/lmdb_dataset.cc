@@ -29,8 +29,8 @@ bool IsFolder(const std::string& path) {
 Status CannotOpen(const std::string& path, const std::string& file, int error) {
   if (error != ENOENT) return InvalidArgument("database %s can't be read: %s", file.c_str(), std::strerror(error));
   const bool leveldb = IdentityOf(path + "/CURRENT").has_value();
-  return InvalidArgument("%s is not an LMDB database: it has no file data.mdb%s", path.c_str(),
-                         leveldb ? ", but is a LevelDB: its backend is LEVELDB, not LMDB" : "");
+  if (leveldb) return InvalidArgument("%s is a LevelDB, not an LMDB database: its backend is LEVELDB", path.c_str());
+  return InvalidArgument("%s is not an LMDB database: it has no file data.mdb", path.c_str());
 }
 
 }  // namespace

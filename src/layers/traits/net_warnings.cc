@@ -94,7 +94,7 @@ class LayerWarnings {
     if (layer_.type() == "Bias") check("bias_param", layer_.bias_param());
   }
 
-  /// Of training alone.
+  /// Says nothing to a program that writes it.
   void CheckOutput() {
     if (layer_.type() != "HDF5Output") return;
     Say("\"" + layer_.hdf5_output_param().file_name() +

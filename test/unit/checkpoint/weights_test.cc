@@ -47,6 +47,13 @@ class WeightsTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
   void Write(const caffe::NetParameter& net) const { WriteFile(net.SerializeAsString()); }
+  /// What is read of a file that has these layers.
+  StatusOr<CaffeModel> ModelOf(const std::string& layers) const {
+    caffe::NetParameter net;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(layers, &net));
+    Write(net);
+    return ReadCaffeModel(path_);
+  }
 
   std::string folder_, path_;
 };
@@ -153,13 +160,9 @@ TEST_F(WeightsTest, ReadsTheOldestLayers) {
 }
 
 TEST_F(WeightsTest, LayersOfOneNameAreSeveral) {
-  caffe::NetParameter net;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+  const auto model = ModelOf(
       "layer { name: 'ip' blobs { shape { dim: 2 } data: [1, 2] } } layer { name: 'relu' }"
-      "layer { name: 'ip' blobs { shape { dim: 2 } data: [3, 4] } }",
-      &net));
-  Write(net);
-  const auto model = ReadCaffeModel(path_);
+      "layer { name: 'ip' blobs { shape { dim: 2 } data: [3, 4] } }");
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_EQ(model->blobs.size(), 2u);
   EXPECT_THAT(model->blobs.at({"ip", 0}).data, ElementsAre(1, 2));
@@ -168,13 +171,9 @@ TEST_F(WeightsTest, LayersOfOneNameAreSeveral) {
 
 // As nets name it.
 TEST_F(WeightsTest, ALayerWithoutANameIsCalledAfterItsType) {
-  caffe::NetParameter net;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+  const auto model = ModelOf(
       "layer { type: 'ReLU' } layer { type: 'InnerProduct' blobs { shape { dim: 2 } data: [1, 2] } }"
-      "layer { type: 'InnerProduct' blobs { shape { dim: 2 } data: [3, 4] } }",
-      &net));
-  Write(net);
-  const auto model = ReadCaffeModel(path_);
+      "layer { type: 'InnerProduct' blobs { shape { dim: 2 } data: [3, 4] } }");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT(model->blobs.at({"InnerProduct", 0}).data, ElementsAre(1, 2));
   EXPECT_THAT(model->blobs.at({"InnerProduct#2", 0}).data, ElementsAre(3, 4));

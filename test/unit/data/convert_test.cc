@@ -373,7 +373,7 @@ TEST_F(ConvertTest, TheMeanImageIsTheMean) {
   ASSERT_EQ(blob.data_size(), 24);
   for (int k = 0; k < 24; ++k) EXPECT_NEAR(blob.data(k), expected[k], 1e-4);
 
-  ExpectFailure(tool + " db mean2", "db is not an LMDB database");
+  ExpectFailure(tool + " db mean2", "db is a LevelDB, not an LMDB database: its backend is LEVELDB");
   ExpectFailure(tool + " none mean2", "database \"none\" does not exist");
   records.emplace_back("100", NoiseDatum(9, 2, 4, 3, 0).SerializeAsString());
   WriteRecords(folder_ / "uneven", DbBackend::kLmdb, records);

@@ -270,8 +270,8 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
             "net.prototxt:1: layer \"b\": field \"blobs_lr\" stands beside the layer inside; expected it in there");
   EXPECT_EQ(
       ErrorOf("layers { layer { name: 'b' type: 'relu' } include { phase: TRAIN } }"),
-      "net.prototxt:1: layer \"b\": field \"include\" stands beside the layer inside, and nets of 2013 have none of "
-      "that name; expected it in a net of today's form alone");
+      "net.prototxt:1: layer \"b\": field \"include\" is none of the form of 2013, beside the layer inside or in it; "
+      "only nets of today's form can have it");
   EXPECT_EQ(ErrorOf("layers { layer { name: 'p' type: 'padding' pad: 1 } bottom: 'x' top: 'p' }\n"
                     "layers { layer { name: 'r' type: 'relu' } bottom: 'p' top: 'r' }"),
             "net.prototxt:2: layer \"r\": reads the padding layer \"p\"; expected that of a conv or pool layer without "
