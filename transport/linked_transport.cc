@@ -68,6 +68,10 @@ Status LinkedTransport::Send(Rank peer, uint32_t type, std::span<const std::byte
   return link ? link->Send(type, bytes) : NotConnected(peer);
 }
 
+void LinkedTransport::Flush(Rank peer) {
+  if (const auto link = Find(peer)) link->Flush();
+}
+
 int64_t LinkedTransport::LastHeardNs(Rank peer) const {
   const auto link = Find(peer);
   return link ? link->LastHeardNs() : 0;

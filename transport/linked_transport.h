@@ -20,6 +20,7 @@ class PeerLink {
   virtual Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) = 0;
   virtual Status CancelGrant(RemoteGrant grant) = 0;
   virtual Status Send(uint32_t type, std::span<const std::byte> bytes) = 0;
+  virtual void Flush() {}
   /// Ends the sending side behind all that is queued; any thread, no effect the second time.
   virtual void Shutdown() = 0;
   /// Closes with kUnavailable and what `cause` says. Progress thread.
@@ -44,6 +45,7 @@ class LinkedTransport : public Transport {
   Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override;
   Status CancelGrant(Rank peer, RemoteGrant grant) override;
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
+  void Flush(Rank peer) override;
   int64_t LastHeardNs(Rank peer) const override;
   int64_t LastSentNs(Rank peer) const override;
   void Shutdown(Rank peer) override;

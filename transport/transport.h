@@ -153,6 +153,10 @@ class Transport {
   /// we talk brings this about).
   virtual Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
 
+  /// What was posted to `peer` does not wait until the handler, from which this is called, returns: for a handler that
+  /// will be long about it. By default nothing, where nothing waits for that.
+  virtual void Flush(Rank /*peer*/) {}
+
   /// When the last byte of `peer` arrived, by the transport's Clock; 0: never.
   virtual int64_t LastHeardNs(Rank peer) const = 0;
   /// When this node last gave the network something for `peer` that the peer hears no later than a message sent at

@@ -62,7 +62,7 @@ std::set<Rank> CopyPeers(const RoutingTable& table, Rank rank);
 
 /// Bytes of the smallest tensor that nodes on processors copy: less is sooner there through a socket
 /// (test/bench/README.md).
-constexpr size_t kLeastHostCopy = size_t{256} << 10;
+constexpr size_t kLeastHostCopy = size_t{16} << 10;
 
 /// What a CopyTransport reports to its node, on threads of the transport; must not block. Both must be set.
 struct CopyCallbacks {

@@ -36,6 +36,7 @@ class TracedTransport : public Transport {
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override {
     return transport_->Send(peer, type, bytes);
   }
+  void Flush(Rank peer) override { transport_->Flush(peer); }
   int64_t LastHeardNs(Rank peer) const override { return transport_->LastHeardNs(peer); }
   int64_t LastSentNs(Rank peer) const override { return transport_->LastSentNs(peer); }
   void Shutdown(Rank peer) override { transport_->Shutdown(peer); }

@@ -298,6 +298,22 @@ TEST_P(ContractTest, ClientsComeAndGo) {
   node(1).Await(Event::kMessage);
 }
 
+TEST_P(ContractTest, WhatIsFlushedDoesNotWaitForTheHandler) {
+  StartNodes(2);
+  std::promise<void> arrived, returned;
+  node(1).ReactBy([&arrived](const Event& event) {
+    if (event.kind == Event::kMessage) arrived.set_value();
+  });
+  node(0)->Defer([&] {
+    EXPECT_TRUE(node(0)->Send(1, 7, AsBytes("soon")).ok());
+    node(0)->Flush(1);
+    EXPECT_EQ(arrived.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    returned.set_value();
+  });
+  returned.get_future().wait();
+  EXPECT_EQ(node(1).events(Event::kMessage)[0].body, "soon");
+}
+
 TEST_P(ContractTest, LastHeardIsTheTransportsClock) {
   clock_.Advance(1000);
   StartNodes({.size = 2, .clock = &clock_});

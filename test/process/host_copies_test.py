@@ -36,7 +36,7 @@ class HostCopiesTest(cluster.JobTest):
         copied, nodes = self.weights_of("")
         self.assertEqual(sent, copied)
         for name, node in nodes.items():
-            peers = sorted(re.findall(r"cpu to (\w+) \(cpu\): from memory to memory, from 256 KiB on", node.text()))
+            peers = sorted(re.findall(r"cpu to (\w+) \(cpu\): from memory to memory, from 16 KiB on", node.text()))
             self.assertEqual(peers, sorted(set(nodes) - {name}), node.text())
 
     def test_what_is_mapped(self):

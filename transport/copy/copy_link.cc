@@ -8,6 +8,11 @@
 #include <vector>
 
 namespace hp {
+namespace {
+/// Bytes that the processors copy on the thread that posts the write: 40 to 120 us, of which a woken thread would take
+/// half to begin. Who posts may hold a lock that others want, so larger ones are the copy queue's thread's.
+constexpr size_t kMaxCopiedHere = 1 << 20;
+}  // namespace
 
 CopyLink::CopyLink(Rank peer, const CopyLinkContext& context)
     : peer_(peer), context_(context), core_("node " + std::to_string(peer)) {
@@ -47,10 +52,15 @@ Status CopyLink::Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<
 }
 
 Status CopyLink::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
-  MutexLock lock(&core_.mutex);
-  HP_ASSIGN_OR_RETURN(const RemotePlace place, core_.UseGrant(tag, grant, source.size()));
-  context_.queue->Push([=, self = shared_from_this()] { return self->BeginWrite(place, source); },
-                       [=, self = shared_from_this()](const Status& status) { self->EndWrite(tag, grant, status); });
+  const bool here = context_.copier->is_host() && source.size() <= kMaxCopiedHere;
+  {
+    MutexLock lock(&core_.mutex);
+    HP_ASSIGN_OR_RETURN(const RemotePlace place, core_.UseGrant(tag, grant, source.size()));
+    auto begin = [=, self = shared_from_this()] { return self->BeginWrite(place, source); };
+    auto done = [=, self = shared_from_this()](const Status& status) { self->EndWrite(tag, grant, status); };
+    here ? context_.queue->PushToRunHere(begin, done) : context_.queue->Push(begin, done);
+  }
+  if (here) context_.queue->RunHere();
   return OkStatus();
 }
 
@@ -66,6 +76,7 @@ Status CopyLink::BeginWrite(const RemotePlace& place, std::span<const std::byte>
 
 void CopyLink::EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& status) {
   const Status failure = status.ok() && !closed() ? Send(CopyMessage::kArrived, Encode(grant)) : status;
+  if (failure.ok()) context_.beneath->Flush(peer_);  // a handler may have more copies to make
   if (failure.code() == StatusCode::kInternal) context_.on_failure(failure);
   if (!failure.ok() && !closed()) context_.beneath->Break(peer_, failure.Prepend("a copy within the host"));
   context_.beneath->Defer(

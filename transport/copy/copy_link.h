@@ -45,7 +45,7 @@ struct CopyLinkContext {
 
 /// The part of the connection to one peer that concerns copies: whether the pair copies, grants in both directions,
 /// regions, and the end. Posts come from any thread; events run on the progress thread of the transport beneath; the
-/// device is used on the copy queue's thread only. Pending events and copies own the link by shared_ptr.
+/// device is used by the copy queue's jobs only. Pending events and copies own the link by shared_ptr.
 /// transport/README.md, "Copies within a host", has messages and states.
 class CopyLink : public std::enable_shared_from_this<CopyLink> {
  public:
@@ -94,7 +94,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   /// `done` when all copies to the peer that were begun are done and its memory is closed.
   void Leave(std::function<void()> done) HP_REQUIRES(core_.mutex);
   void ReportClosed(const Status& status) HP_EXCLUDES(core_.mutex);
-  // On the copy queue's thread.
+  // Jobs of the copy queue.
   Status BeginWrite(const RemotePlace& place, std::span<const std::byte> source) HP_EXCLUDES(core_.mutex);
   void EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& status);
 
@@ -102,7 +102,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   const CopyLinkContext context_;
   PeerRegions regions_;
 
-  std::byte* probe_ = nullptr;  // the peer's, while it is open; the copy queue's thread
+  std::byte* probe_ = nullptr;  // the peer's, while it is open; used by jobs of the copy queue
   // Progress thread.
   std::optional<CopyOffer> offer_;  // the peer's
   std::optional<Status> our_answer_, their_answer_;

@@ -9,10 +9,28 @@ void CopyQueue::Start(const std::string& thread_name) {
 }
 
 void CopyQueue::Push(Begin begin, Done done) {
+  PushToRunHere(std::move(begin), std::move(done));
+  changed_.SignalAll();
+}
+
+void CopyQueue::PushToRunHere(Begin begin, Done done) {
   MutexLock lock(&mutex_);
-  if (stopping_) return;
-  jobs_.push_back({std::move(begin), std::move(done)});
-  changed_.Signal();
+  if (!stopping_) jobs_.push_back({std::move(begin), std::move(done)});
+}
+
+// Only what is alone: a thread that posts does not do the work of others.
+void CopyQueue::RunHere() {
+  std::deque<Job> job;
+  {
+    MutexLock lock(&mutex_);
+    if (runner_ != Runner::kNobody || jobs_.size() != 1) return changed_.SignalAll();
+    job.swap(jobs_);
+    runner_ = Runner::kHere;
+  }
+  End(Started(std::move(job.front())));
+  MutexLock lock(&mutex_);
+  runner_ = Runner::kNobody;
+  if (stopping_ || !jobs_.empty()) changed_.SignalAll();
 }
 
 void CopyQueue::Stop() {
@@ -21,14 +39,16 @@ void CopyQueue::Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
     forgotten.swap(jobs_);
-    changed_.Signal();
+    changed_.SignalAll();
   }
   thread_.Join();
 }
 
 std::deque<CopyQueue::Job> CopyQueue::Take(bool wait) {
   MutexLock lock(&mutex_);
-  while (wait && jobs_.empty() && !stopping_) changed_.Wait(&mutex_);
+  if (wait && runner_ == Runner::kThread) runner_ = Runner::kNobody;
+  while (runner_ == Runner::kHere || (wait && jobs_.empty() && !stopping_)) changed_.Wait(&mutex_);
+  if (!jobs_.empty()) runner_ = Runner::kThread;
   return std::exchange(jobs_, {});
 }
 

@@ -22,14 +22,14 @@ struct CopyOptions {
   std::set<Rank> peers;
   DeviceCopier* copier = nullptr;  ///< our device; required
   std::string thread_name = "copies";
-  /// Places that are smaller are granted beneath: a copy takes a thread and two messages.
+  /// Places that are smaller are granted beneath: a copy takes two messages, and a GPU's a thread.
   size_t min_bytes = 1;
   /// Whether device memory is also registered with the transport beneath, for peers that it reaches.
   bool register_beneath = false;
   /// Reports how the tensors of a pair travel; once for each connection of one of `peers`, unless it closes first.
   /// Progress thread.
   std::function<void(Rank peer, const CopyRoad& road)> on_settled = [](Rank, const CopyRoad&) {};
-  /// A copy failed with kInternal: our device is taken for broken. From the copy queue's thread.
+  /// A copy failed with kInternal: our device is taken for broken. On the thread that copies.
   std::function<void(const Status& status)> on_failure = [](const Status&) {};
 };
 
@@ -37,7 +37,8 @@ struct CopyOptions {
 /// of the host, tensors are copied from one to the other, and the transport beneath carries the messages about them;
 /// everything else is passed on to it. The handler sees no difference: a RemoteGrant knows by which way it came, and
 /// its Write goes the same way. The handler is called on the progress thread beneath; a thread of its own copies, or
-/// feeds the GPU. Messages, states, and how the end of a grant differs from other transports': transport/README.md.
+/// feeds the GPU, but for small copies of the host's memory, which Write makes itself. Messages, states, and how the
+/// end of a grant differs from other transports': transport/README.md.
 class CopyTransport : public Transport, private TransportHandler {
  public:
   /// @param beneath not started yet; Start and Stop of this start and stop it. It and the copier must outlive this.
@@ -61,6 +62,7 @@ class CopyTransport : public Transport, private TransportHandler {
   Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override;
   Status CancelGrant(Rank peer, RemoteGrant grant) override;
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
+  void Flush(Rank peer) override { beneath_->Flush(peer); }
   int64_t LastHeardNs(Rank peer) const override { return beneath_->LastHeardNs(peer); }
   int64_t LastSentNs(Rank peer) const override { return beneath_->LastSentNs(peer); }
   void Shutdown(Rank peer) override;

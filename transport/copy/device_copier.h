@@ -15,8 +15,8 @@ namespace hp {
 constexpr size_t kCopyProbeBytes = 256;  ///< of the memory by which a pair tries whether it can copy
 
 /// The part of a node's device that copies into memory of other such devices of its host, without any type of CUDA's.
-/// One thread at a time (CopyQueue's), except where it says otherwise. src/devices/gpu_copier.h implements it for a
-/// GPU, src/devices/host_copier.h for the processors.
+/// One thread at a time (that of a job of CopyQueue), except where it says otherwise. src/devices/gpu_copier.h
+/// implements it for a GPU, src/devices/host_copier.h for the processors.
 class DeviceCopier {
  public:
   using Mark = uint64_t;  ///< a point in the device's queue, from Record

@@ -78,6 +78,11 @@ Status TcpEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
   return OkStatus();
 }
 
+// What it meets, Run, which the post has scheduled, meets again.
+void TcpEndpoint::Flush() {
+  if (context_.progress->Inside()) queue_.Flush(kInlineBytes);
+}
+
 void TcpEndpoint::Shutdown() {
   {
     MutexLock lock(&core_.mutex);

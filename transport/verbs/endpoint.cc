@@ -226,6 +226,12 @@ Status VerbsEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
   return OkStatus();
 }
 
+// A failure is for Run, which the post has scheduled.
+void VerbsEndpoint::Flush() {
+  MutexLock lock(&core_.mutex);
+  if (core_.CheckOpen().ok() && parts_.context.progress->Inside() && post_failure_.ok()) post_failure_ = Pump();
+}
+
 void VerbsEndpoint::Shutdown() {
   MutexLock lock(&core_.mutex);
   if (!core_.EndHere()) return;

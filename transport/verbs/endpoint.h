@@ -52,6 +52,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
       HP_EXCLUDES(core_.mutex);
   Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(core_.mutex);
   Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(core_.mutex);
+  void Flush() override HP_EXCLUDES(core_.mutex);
   void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }

@@ -13,10 +13,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
+#include <thread>
 #include <utility>
 
 namespace hp {
@@ -148,6 +151,68 @@ TEST(HostCopierUnderQueue, EachCopyIsReportedBeforeTheNext) {
   ended.get_future().wait();
   queue.Stop();
   EXPECT_THAT(order, testing::ElementsAre("begin a", "end a", "begin b", "end b", "begin c", "end c"));
+}
+
+/// A short job is done by who pushes it, one at a time with those of the thread and in their order.
+TEST(HostCopierUnderQueue, AShortJobIsRunWhereItIsPushed) {
+  HostCopier copier(ThisPlace());
+  CopyQueue queue(&copier);
+  std::thread::id ran;
+  const auto note = [&ran] {
+    ran = std::this_thread::get_id();
+    return OkStatus();
+  };
+  std::promise<void> go, begun, ended;
+  queue.Start("copies");
+  queue.PushToRunHere(note, [](const Status&) {});
+  queue.RunHere();
+  EXPECT_EQ(ran, std::this_thread::get_id());
+
+  const auto wait = [&begun, &go] {
+    begun.set_value();
+    go.get_future().wait();
+    return OkStatus();
+  };
+  queue.Push(wait, [](const Status&) {});
+  begun.get_future().wait();
+  ran = {};
+  queue.PushToRunHere(note, [&ended](const Status&) { ended.set_value(); });
+  queue.RunHere();
+  EXPECT_EQ(ran, std::thread::id()) << "another job is under way";
+  go.set_value();
+  ended.get_future().wait();
+  EXPECT_NE(ran, std::thread::id());
+  EXPECT_NE(ran, std::this_thread::get_id()) << "it was left to the queue's thread";
+}
+
+/// Short jobs from two threads beside long ones: each once, one at a time; a thread that leaves a job wakes the queue.
+TEST(HostCopierUnderQueue, JobsOfSeveralThreadsRunOneAtATime) {
+  constexpr int kJobs = 2000;
+  HostCopier copier(ThisPlace());
+  CopyQueue queue(&copier);
+  std::atomic<int> running = 0, together = 0, done = 0;
+  const auto begin = [&] {
+    together += ++running > 1;
+    return OkStatus();
+  };
+  std::promise<void> all;
+  const auto end = [&](const Status&) {
+    --running;
+    if (++done == 3 * kJobs) all.set_value();
+  };
+  queue.Start("copies");
+  const auto push_short = [&] {
+    for (int job = 0; job < kJobs; ++job) {
+      queue.PushToRunHere(begin, end);
+      queue.RunHere();
+    }
+  };
+  std::thread first(push_short), second(push_short);
+  for (int job = 0; job < kJobs; ++job) queue.Push(begin, end);
+  all.get_future().wait();
+  EXPECT_EQ(together, 0);
+  first.join();
+  second.join();
 }
 
 /// A node whose transport copies, with memory that others may open.
