@@ -186,8 +186,9 @@ void ContractTest::CheckNearFloat32(const std::vector<ClusterSpec>& tables) {
   }
 }
 
-void ContractTest::CheckAlike(const ClusterSpec& plain, const std::vector<ClusterSpec>& rounded, double most) {
-  const std::string solver = Solver("", false, 3);
+void ContractTest::CheckAlike(const ClusterSpec& plain, const std::vector<ClusterSpec>& rounded, double most,
+                              const NetHead& head) {
+  const std::string solver = Solver("", false, 3, 1, head);
   const ClusterResult first = Train(rounded[0], solver);
   const double rounding = LargestDifference(first, Train(plain, solver));
   EXPECT_GT(rounding, 1e-4);

@@ -63,7 +63,8 @@ class ContractTest : public testing::Test {
   static void CheckNearFloat32(const std::vector<ClusterSpec>& tables);
   /// The tables differ from the first one by far less than that does from `plain`, float32 under the same division:
   /// sums in another order change a last digit, and so here and there what a number is rounded to.
-  static void CheckAlike(const ClusterSpec& plain, const std::vector<ClusterSpec>& rounded, double most);
+  static void CheckAlike(const ClusterSpec& plain, const std::vector<ClusterSpec>& rounded, double most,
+                         const NetHead& head = {});
   /// A job of 10 iterations goes on from its snapshot of the fifth under another table. @param extra as Solver's.
   static void CheckGoesOnUnderAnotherTable(const std::string& extra);
   static std::string Describe(const ClusterSpec& spec);

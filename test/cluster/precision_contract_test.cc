@@ -30,6 +30,11 @@ TEST_F(PrecisionContractTest, TheTableChangesLittle) {
              0.3);
 }
 
+TEST_F(PrecisionContractTest, CosinesOfClassesOnShards) {
+  CheckAlike({}, {InBFloat16({}), InBFloat16(Table(1, {3}, 2, 0, false)), InBFloat16(Table(2, {2}, 3, 1, true))}, 0.3,
+             {"normalize: true bias_term: false num_output: 120", "margin_param { scale: 8 angle: 0.3 cosine: 0.1 }"});
+}
+
 TEST_F(PrecisionContractTest, SameBitsWhateverArrivesFirst) {
   CheckSameBits(InBFloat16(Table(2, {3}, 3, 0, false)), Solver("", false, 12), {1, 2});
 }

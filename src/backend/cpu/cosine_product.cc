@@ -5,9 +5,11 @@
 //   dx = (h - x' (x' h)) / |x|, h the sum over classes of dy w'    (linear in dy: shards' parts of it add up)
 //   dw = (g - w' (w' g)) / |w|, g the sum over rows of dy x'
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/input_rows.h"
+#include "backend/cpu/feature_rows.h"
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/rounded_cosines.h"
 #include "backend/cpu/row_norms.h"
 #include "backend/cpu/rows_product.h"
 
@@ -19,39 +21,32 @@ namespace {
 /// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
 constexpr int64_t kGradientRows = 24;
 
-/// Saved: the inverse norms of the weights' rows. Scratch, in this order: the inputs' copies, the normalised features
-/// side by side, their inverse norms, and a copy of the features, packed for the weights or for their gradient, or the
-/// gradient of the features.
+/// Saved: the inverse norms of the weights' rows. Scratch, in this order: the features, and a copy of them, packed for
+/// the weights or for their gradient, or the gradient of the features.
 class CosineProductOp final : public Op {
  public:
   CosineProductOp(const CosineProductDesc& desc, const Backend::Descs& in)
-      : outputs_count_(desc.num_output), inputs_(in), rows_(inputs_.rows()), columns_(inputs_.columns()) {
+      : outputs_count_(desc.num_output),
+        features_(in, /*normalize=*/true),
+        rows_(features_.rows()),
+        columns_(features_.columns()) {
     outputs_ = {{Shape{rows_, outputs_count_}, 1}};
     saved_bytes_ = outputs_count_ * sizeof(float);
     const int64_t packed = std::max(PackedFeatures(rows_, columns_), PackedColumns(rows_, columns_));
-    scratch_bytes_ = (inputs_.floats() + rows_ * (columns_ + 1) + packed) * sizeof(float);
+    scratch_bytes_ = (features_.floats() + packed) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
-    NormaliseInputs(args);
-    PackFeatures(rows_, columns_, Features(args), 0, PackedOrGradients(args));
+    features_.Bring(args);
+    PackFeatures(rows_, columns_, features_.Rows(args), 0, PackedOrGradients(args));
     MultiplyRows(rows_, PackedOrGradients(args), Weights(args), SavedNorms(args), args.out[0].floats(), outputs_count_);
   }
 
   void BackwardInput(const OpArgs& args) override {
-    NormaliseInputs(args);
+    features_.Bring(args);
     SumRows(rows_, args.d_out[0].floats(), outputs_count_, Weights(args), SavedNorms(args), PackedOrGradients(args),
             columns_);
-    ForItems(rows_, rows_ * columns_, [&](int64_t row) {
-      const float* const x = Features(args) + row * columns_;
-      float* const gradient = PackedOrGradients(args) + row * columns_;
-      const auto along = static_cast<float>(RowDot(x, gradient, columns_));
-      ProjectRow(x, along, FeatureNorms(args)[row], columns_, gradient);
-      StoreGradientRow(args, row, gradient);
-    });
-    for (size_t i = 0; i < args.d_in.size(); ++i) {
-      if (args.d_in[i].data != nullptr) inputs_.StoreGradient(args, i);
-    }
+    features_.StoreGradients(args, PackedOrGradients(args));
   }
 
   void BackwardParams(const OpArgs& args) override {
@@ -65,8 +60,8 @@ class CosineProductOp final : public Op {
 
   bool has_params_rows() const override { return true; }
   void BeginParamsRows(const OpArgs& args) override {
-    NormaliseInputs(args);
-    PackColumns(rows_, columns_, Features(args), PackedOrGradients(args));
+    features_.Bring(args);
+    PackColumns(rows_, columns_, features_.Rows(args), PackedOrGradients(args));
   }
   void BackwardParamsRows(const OpArgs& args, int64_t begin, int64_t end, float* d_weights, float*) const override {
     for (int64_t first = begin; first < end; first += kGradientRows) {
@@ -78,31 +73,13 @@ class CosineProductOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
-  float* Features(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch) + inputs_.floats(); }
-  float* FeatureNorms(const OpArgs& args) const { return Features(args) + rows_ * columns_; }
-  float* PackedOrGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
-  static float* SavedNorms(const OpArgs& args) { return reinterpret_cast<float*>(args.saved); }
-
-  void NormaliseInputs(const OpArgs& args) const {
-    inputs_.Bring(args);
-    ForItems(rows_, rows_ * columns_, [&](int64_t row) {
-      float* const x = Features(args) + row * columns_;
-      inputs_.CopyRow(args, row, x);
-      const float inverse_norm = FeatureNorms(args)[row] = InverseNorm(x, columns_);
-      ScaleRow(inverse_norm, columns_, x);
-    });
+  float* PackedOrGradients(const OpArgs& args) const {
+    return reinterpret_cast<float*>(args.scratch) + features_.floats();
   }
+  static float* SavedNorms(const OpArgs& args) { return reinterpret_cast<float*>(args.saved); }
 
   WeightRows Weights(const OpArgs& args) const {
     return {args.params[0].data, columns_, columns_, nullptr, outputs_count_};
-  }
-
-  void StoreGradientRow(const OpArgs& args, int64_t row, const float* gradient) const {
-    for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
-      if (args.d_in[i].data == nullptr) continue;
-      const InputRows::Block& block = inputs_.blocks()[i];
-      std::copy_n(gradient + block.first, block.columns, inputs_.GradientRows(args, i) + row * block.columns);
-    }
   }
 
   /// The gradients of `count` rows of weights from row `first` on, at most kGradientRows. What they are added to is
@@ -130,13 +107,17 @@ class CosineProductOp final : public Op {
   }
 
   const int64_t outputs_count_;
-  const InputRows inputs_;
+  const FeatureRows features_;
   const int64_t rows_, columns_;
 };
 
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::CosineProduct(const CosineProductDesc& desc, const Descs& in) {
+  if (factors_ == ElementType::kBFloat16 && onednn::HasAmx()) {
+    StatusOr<Backend::OpPtr> rounded = MakeRoundedCosines(desc, in);
+    if (!rounded.ok() || *rounded != nullptr) return rounded;
+  }
   return Backend::OpPtr(std::make_unique<CosineProductOp>(desc, in));
 }
 

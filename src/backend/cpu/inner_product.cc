@@ -67,7 +67,8 @@ class InnerProductOp final : public Op {
       products_[i].Run(context_, args.params[0].data + inputs_.blocks()[i].first, inputs_.Rows(args, i), transposed,
                        scratch);
     }
-    TransposeAndAddBias(transposed, rows_, outputs_count_, bias_ ? args.params[1].data : nullptr, args.out[0].floats());
+    TransposeProduct(transposed, rows_, outputs_count_, nullptr, bias_ ? args.params[1].data : nullptr,
+                     args.out[0].floats(), outputs_count_);
   }
 
   void BackwardInput(const OpArgs& args) override {
@@ -167,14 +168,18 @@ class InnerProductOp final : public Op {
 
 }  // namespace
 
-void TransposeAndAddBias(const float* product, int64_t rows, int64_t outputs, const float* bias, float* y) {
+void TransposeProduct(const float* product, int64_t rows, int64_t outputs, const float* factors, const float* bias,
+                      float* y, int64_t y_stride) {
   constexpr int64_t kStrip = 64;  // outputs of one strip: 256 bytes of each row of y
 #pragma omp parallel for schedule(static) if (rows * outputs > kSerialElements)
   for (int64_t begin = 0; begin < outputs; begin += kStrip) {
     const int64_t end = std::min(outputs, begin + kStrip);
     for (int64_t r = 0; r < rows; ++r) {
-      float* const to = y + r * outputs;
-      for (int64_t o = begin; o < end; ++o) to[o] = product[o * rows + r] + (bias == nullptr ? 0.0f : bias[o]);
+      float* const to = y + r * y_stride;
+      for (int64_t o = begin; o < end; ++o) {
+        const float value = factors == nullptr ? product[o * rows + r] : product[o * rows + r] * factors[o];
+        to[o] = value + (bias == nullptr ? 0.0f : bias[o]);
+      }
     }
   }
 }

@@ -15,7 +15,9 @@ StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Ba
 /// The same where InnerProductDesc::transposed is true.
 Backend::OpPtr MakeTransposedProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out);
 
-/// y [rows, outputs] = the transpose of `product`, plus the bias [outputs] unless that is null.
-void TransposeAndAddBias(const float* product, int64_t rows, int64_t outputs, const float* bias, float* y);
+/// y [rows, outputs] = the transpose of `product`, times the factors [outputs] and plus the bias [outputs] unless these
+/// are null. @param y_stride floats from one row of y to the next.
+void TransposeProduct(const float* product, int64_t rows, int64_t outputs, const float* factors, const float* bias,
+                      float* y, int64_t y_stride);
 
 }  // namespace hp

@@ -2,7 +2,7 @@
 // they are (rows_product.h), so there is never a copy of them. Cosines multiply the outputs by the rows' inverse norms,
 // and features by theirs; the formulas of both halves of the backward pass stand in cosine_product.cc.
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/input_rows.h"
+#include "backend/cpu/feature_rows.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_norms.h"
@@ -18,23 +18,21 @@ namespace {
 /// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
 constexpr int64_t kSampleRows = 24;
 
-/// Saved: with `normalize` the inverse norms of the rows of the weights, by column. Scratch, in this order: the inputs'
-/// copies; the features side by side, normalised or not; their inverse norms; a copy of the features, packed for the
-/// weights or for their gradient, or the gradient of the features.
+/// Saved: with `normalize` the inverse norms of the rows of the weights, by column. Scratch, in this order: the
+/// features, and a copy of them, packed for the weights or for their gradient, or the gradient of the features.
 class SampledProductOp final : public Op {
  public:
   SampledProductOp(const SampledProductDesc& desc, const Backend::Descs& in)
-      : desc_(desc), inputs_(in), rows_(inputs_.rows()), columns_(inputs_.columns()) {
+      : desc_(desc), features_(in, desc.normalize), rows_(features_.rows()), columns_(features_.columns()) {
     outputs_ = {{Shape{rows_, desc.room}, 1}};
     if (desc.normalize) saved_bytes_ = desc.room * sizeof(float);
-    const int64_t features = rows_ * (columns_ + 1);
     const int64_t packed = std::max(PackedFeatures(rows_, columns_), PackedColumns(rows_, columns_));
-    scratch_bytes_ = (inputs_.floats() + features + packed) * sizeof(float);
+    scratch_bytes_ = (features_.floats() + packed) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     BringFeatures(args);
-    PackFeatures(rows_, columns_, Features(args), 0, PackedOrGradients(args));
+    PackFeatures(rows_, columns_, features_.Rows(args), 0, PackedOrGradients(args));
     MultiplyRows(rows_, PackedOrGradients(args), SampledRows(args), SavedNorms(args), args.out[0].floats(), desc_.room);
   }
 
@@ -42,21 +40,7 @@ class SampledProductOp final : public Op {
     BringFeatures(args);
     float* const gradient = PackedOrGradients(args);
     SumRows(rows_, args.d_out[0].floats(), desc_.room, SampledRows(args), SavedNorms(args), gradient, columns_);
-    ForItems(rows_, rows_ * columns_, [&](int64_t row) {
-      float* const of_row = gradient + row * columns_;
-      if (desc_.normalize) {
-        const float* const x = Features(args) + row * columns_;
-        ProjectRow(x, static_cast<float>(RowDot(x, of_row, columns_)), FeatureNorms(args)[row], columns_, of_row);
-      }
-      for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
-        const InputRows::Block& block = inputs_.blocks()[i];
-        if (args.d_in[i].data == nullptr) continue;
-        std::copy_n(of_row + block.first, block.columns, inputs_.GradientRows(args, i) + row * block.columns);
-      }
-    });
-    for (size_t i = 0; i < args.d_in.size(); ++i) {
-      if (args.d_in[i].data != nullptr) inputs_.StoreGradient(args, i);
-    }
+    features_.StoreGradients(args, gradient);
   }
 
   /// Of one batch's rows. Its classes are the first rows of the gradient where nothing is there before: then it is the
@@ -82,7 +66,7 @@ class SampledProductOp final : public Op {
   bool has_params_rows() const override { return true; }
   void BeginParamsRows(const OpArgs& args) override {
     BringFeatures(args);
-    PackColumns(rows_, columns_, Features(args), PackedOrGradients(args));
+    PackColumns(rows_, columns_, features_.Rows(args), PackedOrGradients(args));
   }
   void BackwardParamsRows(const OpArgs& args, int64_t begin, int64_t end, float* d_weights, float*) const override {
     const UpdateSample& sample = *args.update_sample;
@@ -109,9 +93,9 @@ class SampledProductOp final : public Op {
     float* gradient;
   };
 
-  float* Features(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch) + inputs_.floats(); }
-  float* FeatureNorms(const OpArgs& args) const { return Features(args) + rows_ * columns_; }
-  float* PackedOrGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
+  float* PackedOrGradients(const OpArgs& args) const {
+    return reinterpret_cast<float*>(args.scratch) + features_.floats();
+  }
   float* SavedNorms(const OpArgs& args) const {
     return desc_.normalize ? reinterpret_cast<float*>(args.saved) : nullptr;
   }
@@ -122,14 +106,7 @@ class SampledProductOp final : public Op {
 
   void BringFeatures(const OpArgs& args) const {
     CHECK(args.sample != nullptr || args.update_sample != nullptr) << "no sample of the classes";
-    inputs_.Bring(args);
-    ForItems(rows_, rows_ * columns_, [&](int64_t row) {
-      float* const x = Features(args) + row * columns_;
-      inputs_.CopyRow(args, row, x);
-      if (!desc_.normalize) return;
-      FeatureNorms(args)[row] = InverseNorm(x, columns_);
-      ScaleRow(FeatureNorms(args)[row], columns_, x);
-    });
+    features_.Bring(args);
   }
 
   /// Those of the columns of the batch.
@@ -189,7 +166,7 @@ class SampledProductOp final : public Op {
   }
 
   const SampledProductDesc desc_;
-  const InputRows inputs_;
+  const FeatureRows features_;
   const int64_t rows_, columns_;
 };
 
