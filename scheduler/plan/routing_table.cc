@@ -144,6 +144,15 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
       ranks[part.index] = rank;
     }
   }
+  // Over several communicators NCCL wants one order on all nodes, and a sum begins when its gradients are there.
+  for (const NodeInfo& node : table.nodes_) {
+    const auto sums = [&table](const StagePart& part) {
+      const StageInfo& stage = table.stages_[part.stage];
+      return stage.conv && stage.served < 0 && stage.size() > 1;
+    };
+    if (std::ranges::count_if(node.parts, sums) < 2) continue;
+    for (const StagePart& part : node.parts) table.stages_[part.stage].by_nccl = false;
+  }
   for (StageInfo& stage : table.stages_) NumberHosts(table.nodes_, &stage);
   for (const NodeInfo& node : table.nodes_) {
     if (config.snapshot_copies() < 2 || node.host == table.nodes_[0].host) continue;
@@ -166,6 +175,14 @@ std::vector<Rank> RoutingTable::snapshot_writers() const {
 int NodeInfo::IndexIn(int stage) const {
   const auto found = std::find_if(parts.begin(), parts.end(), [stage](const StagePart& p) { return p.stage == stage; });
   return found == parts.end() ? -1 : found->index;
+}
+
+std::vector<Rank> RoutingTable::ReplicasByNccl(Rank rank) const {
+  for (const StagePart& part : node(rank).parts) {
+    const StageInfo& stage = stages_[part.stage];
+    if (stage.by_nccl && stage.size() > 1) return stage.ranks;
+  }
+  return {};
 }
 
 StatusOr<Rank> RoutingTable::FindNode(const std::string& name) const {

@@ -26,7 +26,8 @@ struct StageInfo {
   bool server = false;      ///< its nodes are parameter servers of stage `served`, and run no layer
   int served = -1;          ///< of a server stage: the conv stage; of a conv stage: its server stage. -1: none
   bool scattered = false;   ///< what other stages send comes in slices, which the shards gather
-  bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, and may speak in clear
+  bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, may speak in clear, and sum for
+                            ///< no other stage
   std::vector<Rank> ranks;  ///< by replica or shard
   /// By replica or shard: which of the stage's hosts it is on, as their `host` is written, in the order of each one's
   /// first.
@@ -93,6 +94,8 @@ class RoutingTable {
   std::vector<int> shares() const;
   /// Nodes of stage `stage`, whether replicas or shards.
   int shards(int stage) const { return stages_.at(stage).size(); }
+  /// The nodes of the stage whose gradients NCCL sums on this node; empty: it does so for none.
+  std::vector<Rank> ReplicasByNccl(Rank rank) const;
   /// The node that is replica or shard `index` of a stage.
   Rank rank_of(int stage, int index) const { return stages_.at(stage).ranks.at(index); }
   /// @return kNotFound: no node has this name; the message lists the names of the table.

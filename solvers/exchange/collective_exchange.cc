@@ -35,12 +35,22 @@ CollectiveExchange::~CollectiveExchange() {
 }
 
 void CollectiveExchange::Add(uint64_t clock, int param, std::span<float> gradient) {
-  if (ended()) return;
+  params_.push_back(param);
+  gradients_.push_back(gradient);
+  bytes_ += gradient.size_bytes();
+  if (bytes_ >= kBucketBytes) Flush(clock);
+}
+
+void CollectiveExchange::Flush(uint64_t clock) {
+  const std::vector<std::span<float>> gradients = std::exchange(gradients_, {});
+  std::vector<int> params = std::exchange(params_, {});
+  bytes_ = 0;
+  if (params.empty() || ended()) return;
   device_->Order(Device::kCompute, Device::kExchange);
-  if (const Status status = collectives_->AllReduce(gradient); !status.ok()) return Fail(status);
+  if (const Status status = collectives_->AllReduce(gradients); !status.ok()) return Fail(status);
   const Device::Mark done = device_->Record(Device::kExchange);
   MutexLock lock(&mutex_);
-  steps_.push_back({done, clock, param});
+  steps_.push_back({done, clock, std::move(params)});
   changed_.SignalAll();
 }
 
@@ -51,12 +61,14 @@ void CollectiveExchange::Run() {
       MutexLock lock(&mutex_);
       while (steps_.empty() && !stop_) changed_.Wait(&mutex_);
       if (steps_.empty()) return;
-      step = steps_.front();
+      step = std::move(steps_.front());
       steps_.pop_front();
     }
     const Status status = OrOutOfMemory("summing gradients", [&] {
       HP_RETURN_IF_ERROR(Await(step));
-      if (!ended()) callbacks_.on_exchanged(step.clock, step.param);
+      for (const int param : step.params) {
+        if (!ended()) callbacks_.on_exchanged(step.clock, param);
+      }
       return OkStatus();
     });
     if (!status.ok()) Fail(status);

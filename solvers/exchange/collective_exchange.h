@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace hp {
 
@@ -18,11 +19,11 @@ namespace hp {
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  /// Enqueues an in-place sum over all replicas into Device::kExchange and returns at once. One thread; all replicas
-  /// call it with the same sizes in the same order. @param values in the device's memory; must stay allocated until it
-  /// is done.
+  /// Enqueues in-place sums over all replicas, of each of `values`, together into Device::kExchange and returns at
+  /// once. One thread; all replicas call it with the same sizes in the same order. @param values in the device's
+  /// memory; must stay allocated until it is done.
   /// @return kUnavailable: it can't be enqueued, or Abort was called.
-  virtual Status AllReduce(std::span<float> values) = 0;
+  virtual Status AllReduce(std::span<const std::span<float>> values) = 0;
   /// @return kUnavailable: a sum that was enqueued earlier has failed, most likely because a replica is lost; ok after
   /// Abort. Any thread.
   virtual Status AsyncError() = 0;
@@ -31,27 +32,29 @@ class Collectives {
   virtual void Abort() = 0;
 };
 
-/// An exchange among replicas that are all on GPUs: gradients are summed in the devices' memory, layer by layer while
-/// the backward pass goes on. Add enqueues a sum into Device::kExchange, ordered behind what kCompute holds. The thread
-/// "exchange" waits for sums and reports them; the thread "exchange watch" asks every 100 ms for errors. Callbacks come
-/// from these threads, on_failure also from within Add.
+/// An exchange among replicas that are all on GPUs: gradients are summed in the devices' memory, some layers at a time
+/// while the backward pass goes on, since a sum costs the thread that adds as much for a bias as for a layer. The Add
+/// that fills a bucket of kBucketBytes, and Flush, enqueue its sums into Device::kExchange, ordered behind what
+/// kCompute holds. The thread "exchange" waits for sums and reports them; the thread "exchange watch" asks every 100 ms
+/// for errors. Callbacks come from these threads, on_failure also from within Add.
 class CollectiveExchange : public Exchange {
  public:
   /// Starts the threads. @param device must outlive the exchange. @param collectives of all replicas of the stage.
   CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives, Callbacks callbacks);
   ~CollectiveExchange() override;
 
+  static constexpr size_t kBucketBytes = size_t{4} << 20;
+
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
-  /// Has nothing to do: every Add starts its own sum.
-  void Flush(uint64_t /*clock*/) override {}
+  void Flush(uint64_t clock) override HP_EXCLUDES(mutex_);
   void Abort(const Status& cause) override { End(cause); }
 
  private:
-  /// A sum under way.
+  /// Sums under way.
   struct Step {
     Device::Mark done = 0;  // of kExchange
     uint64_t clock = 0;
-    int param = 0;
+    std::vector<int> params;
   };
 
   void Run() HP_EXCLUDES(mutex_);
@@ -65,6 +68,11 @@ class CollectiveExchange : public Exchange {
   Device* const device_;
   const std::unique_ptr<Collectives> collectives_;
   const Callbacks callbacks_;
+
+  // The bucket; the thread of Add and Flush.
+  std::vector<int> params_;
+  std::vector<std::span<float>> gradients_;
+  size_t bytes_ = 0;
 
   mutable Mutex mutex_;
   CondVar changed_;

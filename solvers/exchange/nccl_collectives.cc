@@ -3,6 +3,7 @@
 // return at once, so one lock may serialise them with Abort, after which the communicator is gone.
 #include "solvers/exchange/nccl_collectives.h"
 
+#include "base/format.h"
 #include "base/mutex.h"
 
 #include <cuda_runtime.h>
@@ -17,11 +18,25 @@
 namespace hp {
 namespace {
 
-constexpr std::chrono::microseconds kAskAgain{100};
+/// Between two questions for what NCCL does by a thread of its own: a sum is in the stream after some microseconds, and
+/// to sleep takes 150; what takes longer is worth that.
+class Patience {
+ public:
+  void Wait() {
+    const bool soon = std::chrono::steady_clock::now() - begin_ < std::chrono::milliseconds(1);
+    soon ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 Status NcclStatus(ncclResult_t result, ncclComm_t comm, const char* call) {
   if (result == ncclSuccess || result == ncclInProgress) return OkStatus();
-  return Unavailable("%s: %s (%s)", call, ncclGetErrorString(result), ncclGetLastError(comm));
+  const std::string text = Format("%s: %s (%s)", call, ncclGetErrorString(result), ncclGetLastError(comm));
+  // As two replicas on one GPU, which no restart changes.
+  if (result == ncclInvalidUsage) return FailedPrecondition("%s", text.c_str());
+  return Unavailable("%s", text.c_str());
 }
 
 /// @param call whose state it is. @return what became of it: an error of it, or that it can't be asked after.
@@ -39,18 +54,16 @@ class Nccl : public Collectives {
   // Destroying waits for the other replicas, which may be gone; what is under way has been waited for by then.
   ~Nccl() override { Abort(); }
 
-  Status AllReduce(std::span<float> values) override {
+  Status AllReduce(std::span<const std::span<float>> values) override {
     cudaSetDevice(options_.gpu);
     ncclResult_t state = ncclInProgress;
     {
       MutexLock lock(&mutex_);
       if (aborted_) return Aborted();
-      state = ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat, ncclSum, comm_,
-                            static_cast<cudaStream_t>(options_.stream));
-      HP_RETURN_IF_ERROR(NcclStatus(state, comm_, "ncclAllReduce"));
+      HP_RETURN_IF_ERROR(Begin(values, &state));
     }
-    // Until it is in the stream, the communicator takes no other call.
-    for (; state == ncclInProgress; std::this_thread::sleep_for(kAskAgain)) {
+    // Until they are in the stream, the communicator takes no other call.
+    for (Patience patience; state == ncclInProgress; patience.Wait()) {
       MutexLock lock(&mutex_);
       if (aborted_) return Aborted();
       HP_RETURN_IF_ERROR(AskState(comm_, "ncclAllReduce", &state));
@@ -71,9 +84,22 @@ class Nccl : public Collectives {
   }
 
  private:
+  /// A group is ended in any case, or the thread's next calls would belong to it. @return the first error.
+  Status Begin(std::span<const std::span<float>> values, ncclResult_t* state) HP_REQUIRES(mutex_) {
+    HP_RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), comm_, "ncclGroupStart"));
+    Status status;
+    for (const std::span<float> sum : values) {
+      const ncclResult_t result = ncclAllReduce(sum.data(), sum.data(), sum.size(), ncclFloat, ncclSum, comm_,
+                                                static_cast<cudaStream_t>(options_.stream));
+      if (status.ok()) status = NcclStatus(result, comm_, "ncclAllReduce");
+    }
+    *state = ncclGroupEnd();
+    return status.ok() ? NcclStatus(*state, comm_, "ncclGroupEnd") : status;
+  }
+
   const ncclComm_t comm_;
   const NcclOptions options_;
-  // ncclAllReduce must return at once (PrepareNccl): Abort waits for it.
+  // ncclGroupEnd must return at once (PrepareNccl): Abort waits for it.
   Mutex mutex_;
   bool aborted_ HP_GUARDED_BY(mutex_) = false;  // comm_ is gone
 };
@@ -106,8 +132,8 @@ StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, R
   ncclComm_t comm = nullptr;
   ncclResult_t state = ncclCommInitRankConfig(&comm, options.size, id, options.rank, &config);
   Status status = NcclStatus(state, comm, "ncclCommInitRankConfig");
-  while (status.ok() && state == ncclInProgress) {
-    std::this_thread::sleep_for(kAskAgain);
+  for (Patience patience; status.ok() && state == ncclInProgress;) {
+    patience.Wait();
     status = rendezvous->Check();
     if (status.ok()) status = AskState(comm, "ncclCommInitRankConfig", &state);
   }

@@ -9,6 +9,7 @@
 #include "glog/logging.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <utility>
 
 namespace hp {
@@ -28,10 +29,10 @@ std::string DescribeGpu(const GpuInfo& gpu) {
 /// @param name IsDeviceName, of a GPU.
 StatusOr<int> IndexOf(const std::string& name) {
   if (name == kOwnGpu) {
-    const StatusOr<std::vector<GpuInfo>> gpus = ListGpus();
+    const StatusOr<int> gpus = NumberOfGpus();
     if (!gpus.ok()) return gpus.status().Prepend("device cuda");
     HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadJobEnvironment());
-    return OwnGpu(job, static_cast<int>(gpus->size()));
+    return OwnGpu(job, *gpus);
   }
   int index = -1;
   std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
@@ -97,8 +98,8 @@ StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, const LibraryMaker&
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
   if (name == "cpu") return OpenCpu(precision);
   if (!IsDeviceName(name)) return NoSuchDeviceName(name);
-  HP_ASSIGN_OR_RETURN(const int index, IndexOf(name));
   PrepareNccl();
+  HP_ASSIGN_OR_RETURN(const int index, IndexOf(name));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   Gpu* const raw = gpu.get();
   HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), &MakeGpuLibrary, precision));
@@ -108,10 +109,12 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision
   return device;
 }
 
-StatusOr<int> CountGpus() {
-  HP_ASSIGN_OR_RETURN(const std::vector<GpuInfo> gpus, ListGpus());
-  return static_cast<int>(gpus.size());
+void PrepareSumsOnGpus() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
+
+StatusOr<int> CountGpus() { return NumberOfGpus(); }
 
 std::string DescribeDevices() {
   std::string text = DescribeCpu();

@@ -46,7 +46,13 @@ struct NodeDevice {
 /// backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
-/// The same for a program that is no node, and decides its precision by itself, as PrecisionAlone says.
+/// Ahead of OpenNodeDevice in a node whose gradients NCCL sums, unless the user's environment says otherwise: all
+/// kernels are loaded at once, as to load one at its first launch may wait for the sums that run on the GPU, which wait
+/// for other nodes, which may wait for that launch; and a queue of the GPU's does not wait for another for want of
+/// connections. Before the process has threads that read the environment.
+void PrepareSumsOnGpus();
+
+/// OpenNodeDevice for a program that is no node, and decides its precision by itself, as PrecisionAlone says.
 /// @return also what PrecisionAlone does.
 StatusOr<NodeDevice> OpenDeviceAlone(const std::string& name, Precision precision);
 

@@ -12,6 +12,8 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision
   return FailedPrecondition("device %s: this hpnode was built without CUDA", name.c_str());
 }
 
+void PrepareSumsOnGpus() {}
+
 StatusOr<int> CountGpus() { return FailedPrecondition("no GPU: this hpnode was built without CUDA"); }
 
 std::string DescribeDevices() { return DescribeCpu() + "no GPU: this hpnode was built without CUDA\n"; }

@@ -99,6 +99,7 @@ Status Node::ReadFiles() {
   if (options_.resume == kResumeLatest) {
     HP_RETURN_IF_ERROR(CheckGoesOn(files_.solver.snapshot_prefix(), files_.run, options_.run_name.restarted));
   }
+  if (!table_.ReplicasByNccl(options_.rank).empty()) PrepareSumsOnGpus();
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
   const bool may_copy = device_.device->is_host() && !device_.copier && !options_.one_process;
   if (may_copy && !CopyPeers(table_, options_.rank).empty()) ShareHostMemory(&device_);
@@ -128,8 +129,7 @@ Status Node::Connect() {
                          .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
   transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
-  rendezvous_ =
-      std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
+  rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.ReplicasByNccl(options_.rank));
   transfer_ = std::make_unique<SnapshotTransfer>(transport_, options_.rank);
   JobFacts facts = files_.Facts(options_.rank);
   facts.lacks_bfloat16 = !device_.lacks_bfloat16.empty();

@@ -138,6 +138,30 @@ TEST(RoutingTableTest, DivisionHashIsOfWhoSharesHosts) {
   EXPECT_FALSE(served.stage(0).sums_within_hosts());
 }
 
+/// Two communicators of one node could wait for each other.
+TEST(RoutingTableTest, NcclSumsForOneStageOfANode) {
+  const auto table = [](const std::string& parts) {
+    const std::string stages =
+        "solver: 's' stage { kind: CONV name: 'a' layer: 'c1' } stage { kind: CONV name: 'b' layer: 'c2' } "
+        "stage { kind: FC name: 'f' layer: 'ip' } ";
+    return RoutingTable::Create(Parse<RoutingTableConfig>(stages + parts), "table").value();
+  };
+  const RoutingTable apart = table(
+      "node { name: 'x' stage: 2 host: 'h' port: 1 device: 'cuda:0' part { stage: 0 index: 1 } }"
+      "node { name: 'y' stage: 0 index: 0 host: 'h' port: 2 device: 'cuda:1' }"
+      "node { name: 'z' stage: 1 host: 'h' port: 3 device: 'cuda:2' }");
+  EXPECT_TRUE(apart.stage(0).by_nccl);
+  EXPECT_THAT(apart.ReplicasByNccl(0), ElementsAre(1, 0)) << "though the shard is named first";
+  EXPECT_THAT(apart.ReplicasByNccl(2), ElementsAre()) << "alone";
+  const RoutingTable both = table(
+      "node { name: 'x' stage: 0 index: 0 host: 'h' port: 1 device: 'cuda:0' part { stage: 1 index: 0 } }"
+      "node { name: 'y' stage: 0 index: 1 host: 'h' port: 2 device: 'cuda:1' part { stage: 1 index: 1 } }"
+      "node { name: 'z' stage: 2 host: 'h' port: 3 device: 'cuda:2' }");
+  EXPECT_FALSE(both.stage(0).by_nccl);
+  EXPECT_FALSE(both.stage(1).by_nccl);
+  EXPECT_THAT(both.ReplicasByNccl(0), ElementsAre());
+}
+
 /// NCCL and a ring add in orders of their own.
 TEST(RoutingTableTest, TlsDecidesWhatSumsForGpus) {
   RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);

@@ -48,15 +48,19 @@ class Doubling : public Exchange {
 class DoublingOnGpu : public Collectives {
  public:
   explicit DoublingOnGpu(Gpu* gpu) : gpu_(gpu) {}
-  Status AllReduce(std::span<float> values) override {
-    gpu_->stream(Device::kExchange).host->Enqueue([values] {
-      for (float& value : values) value *= 2;
-    });
+  Status AllReduce(std::span<const std::span<float>> values) override {
+    calls.push_back(values.size());
+    for (const std::span<float> sum : values) {
+      gpu_->stream(Device::kExchange).host->Enqueue([sum] {
+        for (float& value : sum) value *= 2;
+      });
+    }
     return OkStatus();
   }
   Status AsyncError() override { return failing ? Unavailable("a replica is gone") : OkStatus(); }
   void Abort() override { ++aborts; }
 
+  std::vector<size_t> calls;  ///< sums of each
   std::atomic<bool> failing{false};
   std::atomic<int> aborts{0};
 
@@ -177,6 +181,7 @@ TEST(CollectiveExchange, SaysOnceThatAReplicaIsGone) {
   Gradients gradients(&gpu);
   CollectiveExchange exchange(&gpu, std::move(collectives), waiter.callbacks());
   exchange.Add(0, 0, gradients[0]);
+  exchange.Flush(0);
   ASSERT_TRUE(waiter.Wait(0, 1).ok());
   raw->failing = true;
   EXPECT_EQ(waiter.WaitFor(0, {1}).message(), "a replica is gone");
@@ -185,6 +190,27 @@ TEST(CollectiveExchange, SaysOnceThatAReplicaIsGone) {
   exchange.Abort(Cancelled("the node ends"));
   EXPECT_EQ(raw->aborts, 1);
   EXPECT_EQ(waiter.reports(), 2);
+}
+
+/// Gradients wait for each other until there are some megabytes of them, or the last one is there.
+TEST(CollectiveExchange, SumsSmallGradientsTogether) {
+  FakeGpu gpu;
+  auto collectives = std::make_unique<DoublingOnGpu>(&gpu);
+  DoublingOnGpu* const raw = collectives.get();
+  ExchangeWaiter waiter;
+  auto buffer = gpu.Allocate(CollectiveExchange::kBucketBytes);
+  ASSERT_TRUE(buffer.ok());
+  const std::span<float> all(buffer->floats(), CollectiveExchange::kBucketBytes / sizeof(float));
+  CollectiveExchange exchange(&gpu, std::move(collectives), waiter.callbacks());
+  exchange.Add(0, 0, all.first(10));
+  exchange.Add(0, 1, all.last(all.size() - 10));
+  EXPECT_EQ(raw->calls, std::vector<size_t>{2});
+  exchange.Add(0, 2, all.first(10));
+  EXPECT_EQ(raw->calls.size(), 1u);
+  exchange.Flush(0);
+  exchange.Flush(0);
+  EXPECT_EQ(raw->calls, (std::vector<size_t>{2, 1}));
+  EXPECT_TRUE(waiter.Wait(0, 3).ok());
 }
 
 }  // namespace

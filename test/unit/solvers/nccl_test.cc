@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,8 @@ struct Comm {
 struct FakeNccl {
   Mutex mutex;
   std::set<Comm*> comms HP_GUARDED_BY(mutex);
-  std::map<std::string, std::vector<std::span<float>>> waiting HP_GUARDED_BY(mutex);  // by id
+  // By id and the number of the sum in its group.
+  std::map<std::pair<std::string, int>, std::vector<std::span<float>>> waiting HP_GUARDED_BY(mutex);
   std::vector<void*> streams HP_GUARDED_BY(mutex);
   /// How often what a call has begun is still under way when it is asked after; negative: for ever.
   int under_way = 0;
@@ -42,6 +44,12 @@ struct FakeNccl {
   int ids = 0, aborts = 0;
 };
 FakeNccl* nccl = nullptr;
+thread_local int sums_of_group = -1;  // of the calling thread; -1: it is in no group
+
+Status Sum(Collectives* collectives, std::vector<float>* values) {
+  const std::span<float> all(*values);
+  return collectives->AllReduce(std::span(&all, 1));
+}
 
 class NcclTest : public testing::Test {
  protected:
@@ -65,23 +73,25 @@ class NcclTest : public testing::Test {
 };
 
 TEST_F(NcclTest, ReplicasMeetAndAddUp) {
-  std::vector<float> values[2] = {{1, 2, 3}, {10, 20, 30}};
+  std::vector<float> values[2] = {{1, 2, 3, 4, 5}, {10, 20, 30, 40, 50}};
   {
     std::vector<Thread> threads;
     for (int rank : {1, 0}) {
       threads.emplace_back("replica", [&, rank] {
         const auto collectives = Connect(rank, 2);
         ASSERT_TRUE(collectives.ok()) << collectives.status();
-        EXPECT_TRUE((*collectives)->AllReduce(values[rank]).ok());
+        const std::span<float> all(values[rank]);
+        const std::span<float> sums[2] = {all.first(2), all.last(3)};
+        EXPECT_TRUE((*collectives)->AllReduce(sums).ok());
         EXPECT_TRUE((*collectives)->AsyncError().ok());
       });
     }
   }
-  EXPECT_EQ(values[0], (std::vector<float>{11, 22, 33}));
+  EXPECT_EQ(values[0], (std::vector<float>{11, 22, 33, 44, 55}));
   EXPECT_EQ(values[1], values[0]);
   EXPECT_EQ(nccl_.ids, 1);
   MutexLock lock(&nccl_.mutex);
-  EXPECT_THAT(nccl_.streams, testing::UnorderedElementsAre(&streams_[0], &streams_[1]));
+  EXPECT_THAT(nccl_.streams, testing::UnorderedElementsAre(&streams_[0], &streams_[0], &streams_[1], &streams_[1]));
   EXPECT_TRUE(nccl_.comms.empty());
 }
 
@@ -104,7 +114,10 @@ TEST_F(NcclTest, ErrorsAreStatuses) {
   const auto collectives = Alone();
   std::vector<float> values(3);
   nccl_.reduce = ncclInternalError;
-  EXPECT_EQ(collectives->AllReduce(values).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
+  EXPECT_EQ(Sum(collectives.get(), &values).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
+  EXPECT_EQ(Sum(collectives.get(), &values).code(), StatusCode::kUnavailable);
+  nccl_.reduce = ncclInvalidUsage;
+  EXPECT_EQ(Sum(collectives.get(), &values).code(), StatusCode::kFailedPrecondition) << "no restart mends it";
   EXPECT_TRUE(collectives->AsyncError().ok());
   nccl_.asynchronous = ncclInProgress;
   EXPECT_TRUE(collectives->AsyncError().ok());
@@ -118,7 +131,7 @@ TEST_F(NcclTest, WhatIsUnderWayIsAskedAfter) {
   nccl_.under_way = 3;
   const auto collectives = Alone();
   std::vector<float> values = {1, 2};
-  EXPECT_TRUE(collectives->AllReduce(values).ok());
+  EXPECT_TRUE(Sum(collectives.get(), &values).ok());
   MutexLock lock(&nccl_.mutex);
   EXPECT_FALSE(nccl_.pending);
 }
@@ -150,7 +163,7 @@ TEST_F(NcclTest, AnAbortEndsASumThatIsNotInTheStreamYet) {
   {
     Thread replica("replica", [&] {
       summing.set_value();
-      status = collectives->AllReduce(values);
+      status = Sum(collectives.get(), &values);
     });
     summing.get_future().wait();
     collectives->Abort();
@@ -165,7 +178,7 @@ TEST_F(NcclTest, EndsOnce) {
     const auto collectives = Alone();
     collectives->Abort();
     collectives->Abort();
-    EXPECT_EQ(collectives->AllReduce(values).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(Sum(collectives.get(), &values).code(), StatusCode::kUnavailable);
     EXPECT_TRUE(collectives->AsyncError().ok());
   }
   EXPECT_EQ(nccl_.aborts, 1);
@@ -233,17 +246,31 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
   EXPECT_EQ(hp::test::CurrentDevice(), comm->rank);
   EXPECT_TRUE(from == to && type == ncclFloat && op == ncclSum);
   if (nccl->reduce != ncclSuccess) return nccl->reduce;
+  EXPECT_GE(hp::test::sums_of_group, 0) << "a sum of no group";
   nccl->streams.push_back(stream);
-  auto& waiting = nccl->waiting[comm->id];
+  auto& waiting = nccl->waiting[{comm->id, hp::test::sums_of_group++}];
   waiting.emplace_back(static_cast<float*>(to), count);
-  if (static_cast<int>(waiting.size()) < comm->size) return hp::test::Begun();
+  if (static_cast<int>(waiting.size()) < comm->size) return ncclInProgress;
   for (size_t i = 0; i < count; ++i) {
     float sum = 0;
     for (const auto& values : waiting) sum += values[i];
     for (const auto& values : waiting) values[i] = sum;
   }
   waiting.clear();
-  return hp::test::Begun();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclGroupStart() {
+  EXPECT_EQ(hp::test::sums_of_group, -1) << "a group in a group";
+  hp::test::sums_of_group = 0;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  hp::MutexLock lock(&nccl->mutex);
+  EXPECT_GE(hp::test::sums_of_group, 0) << "the end of no group";
+  hp::test::sums_of_group = -1;
+  return nccl->reduce == ncclSuccess ? hp::test::Begun() : nccl->reduce;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {

@@ -113,6 +113,7 @@ TEST(Nccl, AbortEndsWhatOthersNeverJoin) {
   Replica& first = *replicas[0];
   first.Compute(Values(0, 0));
   first.exchange()->Add(0, 0, first.gradient());
+  first.exchange()->Flush(0);
   for (const auto& replica : replicas) replica->exchange()->Abort(Unavailable("node gone"));
   (void)first.Synchronize();  // whatever it says, it returns
   first.exchange()->Add(1, 0, first.gradient());
