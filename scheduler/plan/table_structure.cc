@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 namespace hp {
 namespace {
@@ -341,17 +342,21 @@ class StructureCheck {
     }
   }
 
-  /// A GPU computes for one node. Which GPU a scheduler gives to a node is not known here.
+  /// A GPU computes for one replica of a stage: NCCL takes no two. Which GPU a scheduler gives to a node is not known
+  /// here.
   void CheckDevices() {
-    std::map<std::pair<std::string, std::string>, int> first;
+    std::map<std::tuple<std::string, std::string, int>, int> first;
     for (int rank = 0; rank < config_.node_size(); ++rank) {
       const NodeConfig& node = config_.node(rank);
       if (node.device() == "cpu" || node.device() == kOwnGpu) continue;
-      const auto [entry, fresh] = first.emplace(std::pair(node.host(), node.device()), rank);
-      if (fresh) continue;
-      Add(Format("%s and %s both compute on %s of %s; expected a GPU of its own for each",
-                 NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(), node.device().c_str(),
-                 node.host().c_str()));
+      for (const StagePart& part : PartsOf(node)) {
+        if (config_.stage(part.stage).kind() != StageConfig::CONV) continue;
+        const auto [entry, fresh] = first.emplace(std::tuple(node.host(), node.device(), part.stage), rank);
+        if (fresh || entry->second == rank) continue;
+        Add(Format("%s: %s and %s both compute on %s of %s; expected a GPU of its own for each replica",
+                   StageLabel(config_, part.stage).c_str(), NodeLabel(config_, entry->second).c_str(),
+                   NodeLabel(config_, rank).c_str(), node.device().c_str(), node.host().c_str()));
+      }
     }
   }
 

@@ -308,11 +308,15 @@ TEST_F(TableMakerTest, GivesEachGpuANode) {
               ElementsAre("a/cuda:0", "a/cuda:1", "b/cuda:2", "c/cpu", "d/cuda:0"));
 }
 
-TEST_F(TableMakerTest, RefusesMoreNodesThanGpus) {
+TEST_F(TableMakerTest, RefusesMoreReplicasThanGpus) {
   // As many of a host as a scheduler has tasks there.
   EXPECT_THAT(Devices(Make(Request(2, {1}, {"a/cuda", "a/cuda", "b"}))), ElementsAre("a/cuda", "a/cuda", "b/cpu"));
-  EXPECT_THAT(Fault(Request(2, {1}, {"a/cuda:0-1"})),
-              HasSubstr("node \"conv0\" and node \"fc0\" both compute on cuda:0 of a"));
+  EXPECT_THAT(
+      Fault(Request(3, {1}, {"a/cuda:0-1"})),
+      HasSubstr("node \"conv0\" and node \"conv2\" both compute on cuda:0 of a; expected a GPU of its own for each "
+                "replica"));
+  // A shard beside a replica, as where there is one GPU.
+  EXPECT_THAT(Devices(Make(Request(1, {1}, {"a/cuda:0"}))), ElementsAre("a/cuda:0", "a/cuda:0"));
 }
 
 TEST_F(TableMakerTest, RefusesWhatNamesNoDevice) {
