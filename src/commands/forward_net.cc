@@ -195,12 +195,19 @@ class ForwardNet::Impl {
     for (int segment = 0; segment < net_->segments(); ++segment) {
       bridge_->BringInputs(0, *net_, segment, {segment == 0 ? images : nullptr}, labels, 0, &run_);
       bridge_->BeginWork();
-      device_->RunCaptured({static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, run_); });
+      device_->RunCaptured({number_, static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, run_); });
       bridge_->EndWork();
     }
     bridge_->FetchStatistics(0, *net_, run_);
   }
 
+  /// What a device has recorded of others stays recorded.
+  static uint64_t NextNumber() {
+    static std::atomic<uint64_t> next = 0;
+    return next++;
+  }
+
+  const uint64_t number_ = NextNumber();
   Device* const device_;
   std::set<std::string> layers_;  // of the net
   std::vector<int> kept_;         // by blob to read: index into the net's kept ones; -1: it is the labels

@@ -191,12 +191,13 @@ StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
     cudaGetLastError();
     return ResourceExhausted("%s: cannot allocate %.1f MB: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));
   }
-  HP_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"));
-  HP_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
-  return Buffer(static_cast<std::byte*>(memory), bytes, [this, pooled](std::byte* data, size_t) {
+  Buffer buffer(static_cast<std::byte*>(memory), bytes, [this, pooled](std::byte* data, size_t) {
     Use();
     pooled ? cudaFreeAsync(data, streams_[kCompute]) : cudaFree(data);
   });
+  HP_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"));
+  HP_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
+  return buffer;
 }
 
 StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
@@ -342,17 +343,17 @@ Status CudaGpu::SetRecorder(std::thread::id thread) {
 namespace {
 
 /// CUDA says "driver version is insufficient" where there is no driver at all.
-StatusOr<int> CountGpus() {
+}  // namespace
+
+StatusOr<int> NumberOfGpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess) return count;
   return FailedPrecondition("%s (run nvidia-smi to see which driver is installed)", cudaGetErrorString(error));
 }
 
-}  // namespace
-
 StatusOr<std::vector<GpuInfo>> ListGpus() {
-  HP_ASSIGN_OR_RETURN(const int count, CountGpus());
+  HP_ASSIGN_OR_RETURN(const int count, NumberOfGpus());
   std::vector<GpuInfo> gpus;
   for (int index = 0; index < count; ++index) {
     StatusOr<GpuInfo> info = Describe(index);
@@ -368,7 +369,7 @@ StatusOr<std::vector<GpuInfo>> ListGpus() {
 }
 
 StatusOr<std::unique_ptr<Gpu>> OpenGpu(int index) {
-  const StatusOr<int> counted = CountGpus();
+  const StatusOr<int> counted = NumberOfGpus();
   if (!counted.ok()) return counted.status().Prepend("device cuda:" + std::to_string(index));
   const int count = *counted;
   if (index < 0 || index >= count) return NotFound("device cuda:%d: this host has %d GPU(s)", index, count);

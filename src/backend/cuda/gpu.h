@@ -99,6 +99,9 @@ class Gpu : public Device {
 /// (GpuInfo::fault). @return kFailedPrecondition: no driver, or one too old; the message says which.
 StatusOr<std::vector<GpuInfo>> ListGpus();
 
+/// How many there are, without a context on each. @return kFailedPrecondition: as ListGpus.
+StatusOr<int> NumberOfGpus();
+
 /// Opens "cuda:INDEX" and creates its streams. @return kNotFound: no such GPU; kFailedPrecondition: as ListGpus;
 /// kInternal: CUDA failed.
 StatusOr<std::unique_ptr<Gpu>> OpenGpu(int index);
