@@ -1,34 +1,86 @@
 #!/usr/bin/env bash
-# Builds with CUDA and runs the tests that need a GPU of NVIDIA's, the first that CUDA_VISIBLE_DEVICES names.
+# The tests that need a GPU of NVIDIA's, the first that CUDA_VISIBLE_DEVICES names, and jobs of two processes on it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: test/gpu.sh [--sanitize [TOOL ...]]
+usage: test/gpu.sh [BIN=FOLDER] [--sanitize [TOOL ...]]
 
-  --sanitize   under compute-sanitizer, tool by tool: memcheck, racecheck, synccheck and initcheck, or those named.
-               racecheck and synccheck look at our own kernels only.
+Builds with CUDA, runs the tests that need a GPU, and trains the digits of examples/digits with a conv and an FC node as
+two processes: both on the GPU, and one of them on the processors (in examples/digits/work/, as its run.sh).
+
+  BIN=FOLDER   the programs are there already, as in a bundle on a host that can't build them:
+                 tools/dev/build.sh cuda -DHP_MARCH=x86-64-v3 hp_package gpu_ops cuda_gpu_library gpu_nccl gpu_contract
+                 tools/dev/bundle.sh build/cuda --add=gpu_ops,cuda_gpu_library,gpu_nccl,gpu_contract
+               With bundle.sh --no_cuda the CUDA libraries are the host's: LD_LIBRARY_PATH says where they are.
+  --sanitize   the tests alone under compute-sanitizer, tool by tool: memcheck, racecheck, synccheck and initcheck, or
+               those named. racecheck and synccheck look at our own kernels only.
 TEXT
-  exit 2
+  exit "$1"
 }
 
 programs=(gpu_ops cuda_gpu_library gpu_nccl gpu_contract)
-tools=()
-if [[ ${1:-} == --sanitize ]]; then
-  shift
-  tools=("${@:-memcheck racecheck synccheck initcheck}")
-  read -ra tools <<<"${tools[*]}"
-elif [[ $# -gt 0 ]]; then
-  usage
-fi
+folder='' tools=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    BIN=?*) folder=$(realpath "${1#BIN=}") && shift ;;
+    --sanitize)
+      shift
+      tools=("${@:-memcheck racecheck synccheck initcheck}")
+      read -ra tools <<<"${tools[*]}"
+      break
+      ;;
+    -h | --help) usage 0 ;;
+    *) usage 2 >&2 ;;
+  esac
+done
 
-tools/dev/build.sh cuda "${programs[@]}"
+if [[ -z $folder ]]; then
+  tools/dev/build.sh cuda "${programs[@]}" hpnode hproute model_test convert_mnist_data
+  folder=$PWD/build/cuda/bin
+fi
+for program in "${programs[@]}"; do
+  [[ -x $folder/$program ]] || { echo "gpu: no program $program in $folder" >&2 && exit 2; }
+done
+
+# Trains the digits with a conv and an FC node on these hosts, and tests the model: digits WORK_FOLDER HOST/DEVICE,...
+digits() {
+  local work=$1 solver=examples/digits/digits_solver.prototxt line
+  echo "gpu: digits, conv and FC node on $2"
+  "$bin/hproute" --solver="$PWD/$solver" --conv=1 --fc=1 --hosts="$2" --port="$(free_ports 2)" --out="$work/table.prototxt"
+  train "$work/table.prototxt" "$work"
+  line=$(evaluate examples/digits/digits_train_test.prototxt \
+    "$work/digits_iter_$(solver_value "$solver" max_iter).caffemodel" "$(solver_value "$solver" test_iter)" "$work")
+  echo "$line"
+  awk '/test accuracy/ { accuracy = $NF + 0 } END { exit accuracy < 96 }' <<<"$line" || fail "it has learned too little"
+}
+
+jobs_of_two() {
+  example=gpu
+  # shellcheck source=examples/common.sh
+  source examples/common.sh
+  bin=$folder
+  local data=examples/digits/work hosts part
+  rm -rf "$data" && mkdir -p "$data"
+  python3 examples/digits/make_idx.py examples/digits/digits.csv.gz "$data"
+  for part in train test; do
+    "$bin/convert_mnist_data" "$data/$part-images" "$data/$part-labels" "$data/${part}_leveldb" --backend=leveldb
+  done
+  for hosts in "127.0.0.1/$gpu" "127.0.0.1/$gpu,127.0.0.1" "127.0.0.1,127.0.0.1/$gpu"; do digits "$data" "$hosts"; done
+}
+
 if [[ ${#tools[@]} -eq 0 ]]; then
   for program in "${programs[@]}"; do
     echo "gpu: $program"
-    OMP_WAIT_POLICY=passive "build/cuda/bin/$program"
+    OMP_WAIT_POLICY=passive "$folder/$program"
   done
+  gpu=cuda:0
+  if ! "$folder/hpnode" --list_devices | grep -q '^cuda:0 '; then
+    echo "gpu: no GPU: the digits are SKIPPED"
+    exit
+  fi
+  jobs_of_two
   exit
 fi
 
@@ -38,8 +90,8 @@ for tool in "${tools[@]}"; do
   [[ $tool == racecheck || $tool == synccheck ]] && options+=(--kernel-name kns=_ZN2hp)
   for program in gpu_ops cuda_gpu_library; do
     echo "gpu: $tool of $program"
-    compute-sanitizer "${options[@]}" "build/cuda/bin/$program"
+    compute-sanitizer "${options[@]}" "$folder/$program"
   done
   echo "gpu: $tool of gpu_contract, one table"
-  compute-sanitizer "${options[@]}" build/cuda/bin/gpu_contract --gtest_filter='*OneGpu'
+  compute-sanitizer "${options[@]}" "$folder/gpu_contract" --gtest_filter='*OneGpu'
 done

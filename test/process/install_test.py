@@ -131,6 +131,7 @@ class InstallTest(unittest.TestCase):
         if shutil.which("patchelf"):
             self.assertIn("no program nothing in ", self.run_in(bundle, BUILD, "--add=nothing", self.folder, status=2))
         self.assertIn("usage:", self.run_in(bundle, status=2))
+        self.assertIn("usage:", self.run_in(bundle, "--no_cudas", BUILD, status=2))
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_the_recipe_of_an_image(self):

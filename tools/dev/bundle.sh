@@ -4,13 +4,15 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tools/dev/bundle.sh BUILD_FOLDER [--add=PROGRAM,...] [OUT_FOLDER]     e.g. tools/dev/bundle.sh build/portable
+usage: tools/dev/bundle.sh BUILD_FOLDER [--add=PROGRAM,...] [--no_cuda] [OUT_FOLDER]     e.g. tools/dev/bundle.sh build/portable
 
 Writes OUT_FOLDER/hpnode-VERSION-ARCH.tar.gz (OUT_FOLDER: the build folder) and prints its path. In it are the programs
 that `cmake --install` installs, their pages of the manual, completion, README, and a text with versions and licences.
 Build first: tools/dev/build.sh portable -DHP_MARCH=x86-64-v3 hp_package
 
   --add=PROGRAM,...  further programs of BUILD_FOLDER/bin, such as gpu_ops or train_speed
+  --no_cuda          without CUDA's libraries, of more than 1 GB: for hosts that have them, such as PyTorch's; there
+                     LD_LIBRARY_PATH says where they are
 
 A host needs Linux and a glibc at least as new as the one that the text names. The host's are: glibc, libibverbs and
 librdmacm (without them there is no RDMA), and NVIDIA's driver. The CUDA libraries of a build with CUDA are in the bundle.
@@ -22,10 +24,11 @@ die() {
   exit 2
 }
 
-added=() arguments=()
+added=() arguments=() cuda=1
 for argument in "$@"; do
   case $argument in
     -h | --help) usage && exit 0 ;;
+    --no_cuda) cuda='' ;;
     --add=*) IFS=, read -ra added <<<"${argument#--add=}" ;;
     -*) usage >&2 && exit 2 ;;
     *) arguments+=("$argument") ;;
@@ -60,6 +63,7 @@ for program in "${added[@]}"; do cp "$build/bin/$program" "$root/bin"; done
 
 host_owns='^(ld-linux.*|libc|libm|libmvec|libdl|libpthread|librt|libresolv|libutil|libanl|libnsl|libnss_.*)\.so|'
 host_owns+='^(libibverbs|librdmacm|libcuda|libnvidia-.*)\.so|^linux-vdso'
+[[ $cuda ]] || host_owns+='|^lib(cudart|cublas|cublasLt|cudnn.*|nccl|nvrtc.*|nvJitLink|nvjpeg)\.so'
 
 # Lines "NAME PATH" of what the given files need.
 needed() {
@@ -75,6 +79,7 @@ needed() {
 # which lies where CUDA's libraries do. Those that the programs name say where that is, and cuBLASLt; the runtime may be
 # linked statically.
 loaded_later() {
+  [[ $cuda ]] || return 0
   local cudnn cublas path folders=()
   cudnn=$(sed -n 's/^libcudnn\.so\S* //p' "$here/libraries")
   [[ $cudnn ]] || return 0
