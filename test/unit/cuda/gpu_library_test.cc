@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -215,6 +216,56 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
       };
     });
   }
+}
+
+/// The engines that cuDNN chooses for layers of well-known nets: few of them say that they keep NaNs.
+TEST_P(GpuLibraryTest, AReluOfAConvolutionsPlanHandsNansOn) {
+  struct Layer {
+    Shape in;
+    int64_t num_output, kernel, stride, pad, group;
+  };
+  int taken = 0;
+  for (const Layer& layer : {Layer{{2, 3, 227, 227}, 96, 11, 4, 0, 1}, Layer{{2, 96, 27, 27}, 256, 5, 1, 2, 2},
+                             Layer{{2, 256, 13, 13}, 384, 3, 1, 1, 1}, Layer{{2, 64, 112, 112}, 64, 3, 1, 1, 1},
+                             Layer{{2, 512, 14, 14}, 512, 3, 1, 1, 1}, Layer{{2, 192, 28, 28}, 16, 1, 1, 0, 1},
+                             Layer{{2, 3, 224, 224}, 64, 7, 2, 3, 1}, Layer{{64, 1, 28, 28}, 20, 5, 1, 0, 1},
+                             Layer{{2, 5, 9, 8}, 7, 3, 2, 1, 1}}) {
+    SCOPED_TRACE(layer.in.ToString());
+    ConvolutionDesc desc;
+    desc.num_output = layer.num_output, desc.group = layer.group, desc.bias = true;
+    desc.kernel_h = desc.kernel_w = layer.kernel, desc.stride_h = desc.stride_w = layer.stride;
+    desc.pad_h = desc.pad_w = layer.pad;
+    const int64_t out = layer.in[0] * layer.num_output *
+                        ConvolvedSize(layer.in[2], layer.kernel, layer.stride, layer.pad, 1) *
+                        ConvolvedSize(layer.in[3], layer.kernel, layer.stride, layer.pad, 1);
+    Values images = Random(layer.in.count(), 1);
+    images[images.size() / 3] = std::nanf("");
+    const Tensors tensors = {
+        Elements(element(), images),
+        Elements(element(), Random(layer.num_output * layer.in[1] / layer.group * layer.kernel * layer.kernel, 2)),
+        Elements(element(), Random(layer.num_output, 3)), Elements(element(), Values(out))};
+    const auto outputs = [&](bool relu) -> std::optional<Values> {
+      auto made = library_->Convolution(desc, layer.in);
+      EXPECT_TRUE(made.ok()) << made.status();
+      if (!made.ok() || (relu && !(*made)->TakeRelu())) return std::nullopt;
+      const auto forward = [&made](const std::vector<std::byte*>& p, std::byte* space) {
+        (*made)->Forward(p[0], p[1], p[2], p[3], space);
+      };
+      return OnGpu(tensors, (*made)->workspace_bytes(), forward).values();
+    };
+    const std::optional<Values> sums = outputs(false), rectified = outputs(true);
+    if (!sums || !rectified) continue;
+    ++taken;
+    int64_t nans = 0, wrong = 0;
+    for (int64_t i = 0; i < out; ++i) {
+      const float sum = (*sums)[i], got = (*rectified)[i];
+      nans += std::isnan(sum);
+      wrong += std::isnan(sum) != std::isnan(got) || (sum < -0.1f && got != 0);
+    }
+    EXPECT_GT(nans, 0);
+    EXPECT_EQ(wrong, 0);
+  }
+  EXPECT_GT(taken, 0);
 }
 
 std::string NameOf(const testing::TestParamInfo<GpuMath>& info) {
