@@ -7,33 +7,68 @@
 namespace hp::cuda {
 namespace {
 
-/// Rows are cut into pieces, so that there are about this many sums to begin with: enough threads to keep a large GPU's
-/// memory busy.
-constexpr int64_t kSums = 128 * 1024;
+/// Rows are cut into pieces, with a sum for each column of each. Packs of 8 columns make of so many sums 65,536
+/// threads, 256 blocks; they take up to 2 MiB.
+constexpr int64_t kSums = 512 * 1024;
+/// The last kernel has a block of threads for each column, in which a thread adds up to 64 of them.
+constexpr int64_t kMostPieces = 16 * 1024;
 constexpr int64_t kLeastRows = 8;  // in a piece
+/// A thread reads so many rows before it uses the first: 64 bytes are on their way to it of each tensor, in packs.
+constexpr int kRowsAhead = 4;
 
-int64_t Pieces(int64_t rows, int64_t columns) {
-  return std::clamp<int64_t>(std::min(kSums / columns, rows / kLeastRows), 1, rows);
+/// All pieces have `rows` rows but the last, which may have fewer.
+struct Pieces {
+  int64_t count, rows;
+};
+
+Pieces PiecesOf(int64_t rows, int64_t columns) {
+  const int64_t most = std::min({kSums / columns, kMostPieces, rows / kLeastRows}), least = 1;
+  const int64_t pieces = std::max(most, least), rows_in_piece = std::max((rows + pieces - 1) / pieces, least);
+  const int64_t whole = (rows_in_piece + kRowsAhead - 1) / kRowsAhead * kRowsAhead;
+  return {std::max((rows + whole - 1) / whole, least), whole};
 }
 
-/// Element i = (piece, column): the sum of the piece's rows. Neighbouring threads read neighbouring columns; `from` is
-/// read once.
-template <typename T>
+/// Element i = (piece, W columns). Neighbouring threads read neighbouring columns.
+template <int W>
+struct PlaceInPiece {
+  int64_t piece, column, begin, end;
+  HP_HOST_DEVICE PlaceInPiece(int64_t i, int64_t rows, int64_t columns, int64_t rows_in_piece) {
+    const int64_t packs = columns / W;
+    piece = i / packs, column = (i - piece * packs) * W;
+    begin = piece * rows_in_piece, end = begin + rows_in_piece < rows ? begin + rows_in_piece : rows;
+  }
+  HP_HOST_DEVICE void Put(const Pack<float, W>& sum, int64_t columns, float* sums) const {
+    for (int w = 0; w < W; ++w) sums[piece * columns + column + w] = sum.of[w];
+  }
+};
+
+/// The sum of a piece's rows, in their order. `from` is read once.
+template <typename T, int W>
 struct SumPiece {
   const T* from;
   int64_t rows, columns, rows_in_piece;
   float* sums;
   HP_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t piece = i / columns, column = i - piece * columns;
-    const int64_t begin = piece * rows_in_piece, end = begin + rows_in_piece < rows ? begin + rows_in_piece : rows;
-    float sum = 0;
-    for (int64_t row = begin; row < end; ++row) sum += ToFloat(from[row * columns + column]);
-    sums[i] = sum;
+    const PlaceInPiece<W> place(i, rows, columns, rows_in_piece);
+    Pack<float, W> sum = {};
+    int64_t row = place.begin;
+    for (; row + kRowsAhead <= place.end; row += kRowsAhead) Add<kRowsAhead>(row * columns + place.column, &sum);
+    for (; row < place.end; ++row) Add<1>(row * columns + place.column, &sum);
+    place.Put(sum, columns, sums);
+  }
+
+ private:
+  template <int R>
+  HP_HOST_DEVICE void Add(int64_t at, Pack<float, W>* sum) const {
+    Pack<T, W> read[R];
+    for (int r = 0; r < R; ++r) read[r] = LoadPack<W>(from + at + r * columns);
+    for (int r = 0; r < R; ++r) {
+      for (int w = 0; w < W; ++w) sum->of[w] += ToFloat(read[r].of[w]);
+    }
   }
 };
 
-/// Element i = (piece, W columns): the same of a ReLU's gradient, which is made on the way. y is read, and dy read and
-/// written, once.
+/// The same of a ReLU's gradient, which is made on the way. y is read, and dy read and written, once.
 template <typename T, int W>
 struct ReluOfPiece {
   activation::Relu<activation::From::kOutput> relu;
@@ -42,19 +77,30 @@ struct ReluOfPiece {
   int64_t rows, columns, rows_in_piece;
   float* sums;
   HP_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t packs = columns / W, piece = i / packs, column = (i - piece * packs) * W;
-    const int64_t begin = piece * rows_in_piece, end = begin + rows_in_piece < rows ? begin + rows_in_piece : rows;
+    const PlaceInPiece<W> place(i, rows, columns, rows_in_piece);
     Pack<float, W> sum = {};
-    for (int64_t row = begin; row < end; ++row) {
-      T* const at = dy + row * columns + column;
-      const Pack<float, W> seen = ReadPack<W>(y + row * columns + column);
-      Pack<float, W> gradient = ReadPack<W>(at);
-      for (int w = 0; w < W; ++w) gradient.of[w] *= relu.Derivative(seen.of[w]);
-      WritePack(at, gradient);
-      for (int w = 0; w < W; ++w) sum.of[w] += gradient.of[w];
+    int64_t row = place.begin;
+    for (; row + kRowsAhead <= place.end; row += kRowsAhead) Add<kRowsAhead>(row * columns + place.column, &sum);
+    for (; row < place.end; ++row) Add<1>(row * columns + place.column, &sum);
+    if (sums != nullptr) place.Put(sum, columns, sums);
+  }
+
+ private:
+  /// All loads come first: for all that the compiler knows a store to dy changes y, so it moves no load across one.
+  template <int R>
+  HP_HOST_DEVICE void Add(int64_t at, Pack<float, W>* sum) const {
+    Pack<T, W> seen[R], gradient[R];
+    for (int r = 0; r < R; ++r) {
+      seen[r] = LoadPack<W>(y + at + r * columns), gradient[r] = LoadPack<W>(dy + at + r * columns);
     }
-    if (sums == nullptr) return;
-    for (int w = 0; w < W; ++w) sums[piece * columns + column + w] = sum.of[w];
+    for (int r = 0; r < R; ++r) {
+      Pack<float, W> masked;
+      for (int w = 0; w < W; ++w) {
+        masked.of[w] = ToFloat(gradient[r].of[w]) * relu.Derivative(ToFloat(seen[r].of[w]));
+        sum->of[w] += masked.of[w];
+      }
+      WritePack(dy + at + r * columns, masked);
+    }
   }
 };
 
@@ -73,37 +119,43 @@ struct SumOfPieces {
 
 }  // namespace
 
-int64_t ColumnSumsScratch(int64_t rows, int64_t columns) { return Pieces(rows, columns) * columns; }
+int64_t ColumnSumsScratch(int64_t rows, int64_t columns) { return PiecesOf(rows, columns).count * columns; }
 
 void ColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* from, bool add,
                 float* to, float* scratch) {
-  const int64_t pieces = Pieces(rows, columns), rows_in_piece = (rows + pieces - 1) / pieces;
+  const Pieces pieces = PiecesOf(rows, columns);
   WithElementType(element, [&](auto type) {
     using T = typename decltype(type)::Type;
-    ForEach(stream, pieces * columns, SumPiece<T>{static_cast<const T*>(from), rows, columns, rows_in_piece, scratch});
+    const auto* const read = static_cast<const T*>(from);
+    constexpr int kWidth = kPackWidth<T>;
+    if (columns % kWidth == 0 && Packable({from})) {
+      ForEach(stream, pieces.count * columns / kWidth, SumPiece<T, kWidth>{read, rows, columns, pieces.rows, scratch});
+    } else {
+      ForEach(stream, pieces.count * columns, SumPiece<T, 1>{read, rows, columns, pieces.rows, scratch});
+    }
   });
   AddColumnSums(stream, rows, columns, scratch, add, to);
 }
 
 void ReluColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* y,
                     void* dy, float* sums) {
-  const int64_t pieces = Pieces(rows, columns), rows_in_piece = (rows + pieces - 1) / pieces;
+  const Pieces pieces = PiecesOf(rows, columns);
   WithElementType(element, [&](auto type) {
     using T = typename decltype(type)::Type;
     const auto* const seen = static_cast<const T*>(y);
     auto* const gradient = static_cast<T*>(dy);
     constexpr int kWidth = kPackWidth<T>;
     if (columns % kWidth == 0 && Packable({y, dy})) {
-      ForEach(stream, pieces * columns / kWidth,
-              ReluOfPiece<T, kWidth>{{}, seen, gradient, rows, columns, rows_in_piece, sums});
+      ForEach(stream, pieces.count * columns / kWidth,
+              ReluOfPiece<T, kWidth>{{}, seen, gradient, rows, columns, pieces.rows, sums});
     } else {
-      ForEach(stream, pieces * columns, ReluOfPiece<T, 1>{{}, seen, gradient, rows, columns, rows_in_piece, sums});
+      ForEach(stream, pieces.count * columns, ReluOfPiece<T, 1>{{}, seen, gradient, rows, columns, pieces.rows, sums});
     }
   });
 }
 
 void AddColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, const float* sums, bool add, float* to) {
-  const int64_t pieces = Pieces(rows, columns);
+  const int64_t pieces = PiecesOf(rows, columns).count;
   const SumOfPieces rest = {sums, columns, add, to};
   constexpr int64_t kFew = 32;
   if (pieces <= kFew) return ReduceShortRows(stream, columns, pieces, rest);

@@ -4,6 +4,9 @@
 #include "test/unit/backend/op_test_util.h"
 #include "test/unit/cuda/gpu_under_test.h"
 
+#include <algorithm>
+#include <tuple>
+
 namespace hp::test {
 namespace {
 
@@ -111,24 +114,48 @@ TEST(AddBias, MakesTheReluOfTheSum) {
 TEST(ReluColumnSums, AreThoseOfTheTwoPasses) {
   const GpuStream stream = GpuUnderTest().stream(Device::kCompute);
   for (const ElementType element : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
-    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 8}, {50, 16}, {3000, 64}, {77, 5}, {20, 12}}) {
-      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+    for (const auto& [rows, columns, shift] : {std::tuple<int64_t, int64_t, int64_t>{1, 8, 0},
+                                               {50, 16, 0},
+                                               {50, 16, 1},
+                                               {3000, 64, 0},
+                                               {77, 5, 0},
+                                               {20, 12, 0},
+                                               {150000, 1, 0}}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns) + ", shifted by " + std::to_string(shift));
       const TensorDesc desc = {Shape{rows, columns}, 1, element};
       const Values seen = RandomValues(desc.count(), 1), gradient = RandomValues(desc.count(), 2);
-      Values y(desc.count()), dy(desc.count()), masked(desc.count());
-      WriteTensor({desc, y.data()}, seen);
-      WriteTensor({desc, dy.data()}, gradient);
+      Values y(desc.count() + shift), dy(desc.count() + shift), masked(desc.count());
+      WriteTensor({desc, y.data() + shift}, seen);
+      WriteTensor({desc, dy.data() + shift}, gradient);
       Values expected = gradient;
       for (size_t i = 0; i < expected.size(); ++i) expected[i] *= seen[i] > 0 ? 1.0f : 0.0f;
       WriteTensor({desc, masked.data()}, expected);
       const int64_t floats = cuda::ColumnSumsScratch(rows, columns);
       Values sums(floats), scratch(floats), got(columns, 1), want(columns, 1);
-      cuda::ReluColumnSums(stream, rows, columns, element, y.data(), dy.data(), sums.data());
+      cuda::ReluColumnSums(stream, rows, columns, element, y.data() + shift, dy.data() + shift, sums.data());
       cuda::AddColumnSums(stream, rows, columns, sums.data(), true, got.data());
       cuda::ColumnSums(stream, rows, columns, element, masked.data(), true, want.data(), scratch.data());
       ASSERT_TRUE(GpuUnderTest().Synchronize().ok());
-      EXPECT_EQ(ReadTensor({desc, dy.data()}), ReadTensor({desc, masked.data()}));
+      EXPECT_EQ(ReadTensor({desc, dy.data() + shift}), ReadTensor({desc, masked.data()}));
       EXPECT_EQ(got, want);
+    }
+  }
+}
+
+/// Each convolution with a ReLU keeps them for each solver.
+TEST(ColumnSumsScratch, IsOfManyPiecesAndOfFewMegabytes) {
+  const int64_t most = 512 * 1024;
+  for (const int64_t columns : {1, 3, 20, 64, 96, 512, 4096, 1000000}) {
+    for (const int64_t rows : {1, 128, 12544, 387200, 3211264}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+      const int64_t floats = cuda::ColumnSumsScratch(rows, columns), pieces = floats / columns;
+      EXPECT_EQ(floats, pieces * columns);
+      EXPECT_LE(floats, std::max(most, columns));
+      EXPECT_GE(pieces, 1);
+      EXPECT_LE(pieces, 16 * 1024) << "a thread of the last kernel would add up too many";
+      if (rows * columns > 100 * most && columns >= 64) {
+        EXPECT_GE(floats, most * 9 / 10) << "few threads";
+      }
     }
   }
 }
