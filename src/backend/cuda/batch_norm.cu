@@ -1,4 +1,5 @@
 #include "backend/batch_average.h"
+#include "backend/cuda/channel_sums.h"
 #include "backend/cuda/channels.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/element.h"
@@ -93,7 +94,7 @@ class BatchNormOp final : public Op {
       : context_(context), desc_(desc), shape_(in) {
     outputs_ = {in};
     saved_bytes_ = 3 * shape_.channels * sizeof(float);
-    scratch_bytes_ = MeansBytes() + shape_.rows * shape_.channels * sizeof(typename MomentsOf<T>::Value);
+    scratch_bytes_ = MeansBytes() + ChannelValues(shape_) * sizeof(typename MomentsOf<T>::Value);
   }
 
   void Forward(const OpArgs& args) override {

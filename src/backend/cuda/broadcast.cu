@@ -1,3 +1,4 @@
+#include "backend/cuda/channel_sums.h"
 #include "backend/cuda/channels.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/element.h"
@@ -76,7 +77,7 @@ class BroadcastOp final : public Op {
     if (!any_layout_) outputs_[0].channel_block = 1;
     factors_at_ = Foreign(0) ? Aligned(in[0].bytes()) : 0;
     results_at_ = factors_at_ + (learned_ ? 0 : Aligned(in[1].bytes()));
-    scratch_bytes_ = results_at_ + shape_.rows * shape_.channels * sizeof(typename Sums::Value);
+    scratch_bytes_ = results_at_ + ChannelValues(shape_) * sizeof(typename Sums::Value);
   }
 
   void Forward(const OpArgs& args) override {

@@ -1,3 +1,4 @@
+#include "backend/cuda/channel_sums.h"
 #include "backend/cuda/channels.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/element.h"
@@ -12,18 +13,11 @@ struct SavedDeviations {
   float *mean, *factor, *ratio;
 };
 
-/// Reads a channel of a row, writes its numbers.
 template <typename T>
-struct FindDeviation {
-  using Value = typename MomentsOf<T>::Value;
-  MomentsOf<T> of;
-  Channels shape;
+struct PutDeviation {
   MvnDesc desc;
   SavedDeviations to;
-  HP_HOST_DEVICE Value Identity() const { return of.Identity(); }
-  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return of.Combine(a, b); }
-  HP_HOST_DEVICE Value Map(int64_t item, int64_t pixel) const { return of.At(shape.OffsetOf(item, pixel), 0); }
-  HP_HOST_DEVICE void Finish(int64_t item, const Value& value) const {
+  HP_HOST_DEVICE void operator()(int64_t item, const typename MomentsOf<T>::Value& value) const {
     const float deviation = sqrtf(value.squares / value.count), divisor = deviation + desc.eps;
     to.mean[item] = value.mean;
     to.factor[item] = desc.normalize_variance ? 1 / divisor : 1;
@@ -31,19 +25,13 @@ struct FindDeviation {
   }
 };
 
-/// Reads a channel of a row of y and dy, writes the mean of dy, and that of dy y times the ratio.
+/// The mean of dy, and that of dy y times the ratio.
 template <typename T>
-struct FindMeans {
-  using Value = typename GradientSums<T>::Value;
-  GradientSums<T> of;
-  Channels shape;
+struct PutMeans {
   float each;
   const float* ratio;
   float *a, *b;
-  HP_HOST_DEVICE Value Identity() const { return of.Identity(); }
-  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return of.Combine(a, b); }
-  HP_HOST_DEVICE Value Map(int64_t item, int64_t pixel) const { return of.At(shape.OffsetOf(item, pixel), 0); }
-  HP_HOST_DEVICE void Finish(int64_t item, const Value& value) const {
+  HP_HOST_DEVICE void operator()(int64_t item, const typename GradientSums<T>::Value& value) const {
     a[item] = value.sum * each;
     b[item] = value.product * each * ratio[item];
   }
@@ -82,12 +70,13 @@ class MvnOp final : public Op {
         numbers_(shape_.rows * shape_.channels) {
     outputs_ = {in};
     saved_bytes_ = 3 * numbers_ * sizeof(float);
-    scratch_bytes_ = 2 * numbers_ * sizeof(float);
+    scratch_bytes_ = MeansBytes() + EachChannelValues(shape_) * sizeof(typename MomentsOf<T>::Value);
   }
 
   void Forward(const OpArgs& args) override {
     const T* const x = DataAs<T>(args.in[0]);
-    ReduceEachChannel(context_.stream(), shape_, FindDeviation<T>{{x}, shape_, desc_, Saved(args)});
+    ReduceEachChannel(context_.stream(), shape_, MomentsOf<T>{x}, Values<typename MomentsOf<T>::Value>(args),
+                      PutDeviation<T>{desc_, Saved(args)});
     ForEachWithItem(context_.stream(), shape_, NormalizeRow<T>{Saved(args), x, DataAs<T>(args.out[0])});
   }
   void BackwardInput(const OpArgs& args) override {
@@ -96,12 +85,18 @@ class MvnOp final : public Op {
     float *const a = reinterpret_cast<float*>(args.scratch), *const b = a + numbers_;
     const float each = 1 / static_cast<float>(shape_.pixels);
     const SavedDeviations saved = Saved(args);
-    ReduceEachChannel(context_.stream(), shape_, FindMeans<T>{{y, dy}, shape_, each, saved.ratio, a, b});
+    ReduceEachChannel(context_.stream(), shape_, GradientSums<T>{y, dy}, Values<typename GradientSums<T>::Value>(args),
+                      PutMeans<T>{each, saved.ratio, a, b});
     ForEachWithItem(context_.stream(), shape_, RowGradient<T>{saved.factor, a, b, y, dy, DataAs<T>(args.d_in[0])});
   }
   bool backward_reads_input() const override { return false; }
 
  private:
+  size_t MeansBytes() const { return (2 * numbers_ * sizeof(float) + 63) / 64 * 64; }
+  template <typename Value>
+  Value* Values(const OpArgs& args) const {
+    return reinterpret_cast<Value*>(args.scratch + MeansBytes());
+  }
   SavedDeviations Saved(const OpArgs& args) const {
     float* const saved = reinterpret_cast<float*>(args.saved);
     return {saved, saved + numbers_, saved + 2 * numbers_};

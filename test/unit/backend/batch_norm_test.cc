@@ -33,7 +33,8 @@ Values Normalized(const Shape& shape, const Values& x, const std::vector<Channel
   return y;
 }
 
-const Shape kShapes[] = {{4, 16, 3, 5}, {2, 32, 7, 7}, {6, 10}, {3, 5, 1, 1}, {1, 8, 2, 2}, {2, 48, 24, 25}};
+const Shape kShapes[] = {{4, 16, 3, 5}, {2, 32, 7, 7},   {6, 10},         {3, 5, 1, 1},
+                         {1, 8, 2, 2},  {2, 48, 24, 25}, {3, 16, 20, 41}, {900, 12}};
 
 /// Far from zero, so that a variance of differences of squares would be wrong.
 Values Inputs(const Shape& shape) {

@@ -177,7 +177,8 @@ auto Activation(const ActivationDesc& desc) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Activation(desc, in); };
 }
 
-const TensorDesc kDense = {{3, 12, 9, 7}, 1}, kNhwc = {{3, 12, 9, 7}, 12}, kOddNhwc = {{2, 13, 6, 5}, 13};
+const TensorDesc kDense = {{3, 12, 9, 7}, 1}, kNhwc = {{3, 12, 9, 7}, 12}, kOddNhwc = {{2, 13, 6, 5}, 13},
+                 kManyPixels = {{2, 16, 30, 41}, 16}, kManyOddPixels = {{2, 5, 31, 41}, 5};
 constexpr auto kMax = PoolingDesc::kMax, kAve = PoolingDesc::kAve;
 constexpr auto kAcross = LrnDesc::kAcrossChannels, kWithin = LrnDesc::kWithinChannel;
 
@@ -207,9 +208,15 @@ const OpCase kCases[] = {
     {"lrn_within_nhwc", Lrn(kWithin, 5, 0.75f), {kNhwc}, 3e-6f},
     {"batch_norm_dense", BatchNorm(false), {kDense}, 2e-5f, {{12}, {12}, {1}}},
     {"batch_norm_nhwc", BatchNorm(false), {kOddNhwc}, 2e-5f, {{13}, {13}, {1}}},
+    {"batch_norm_of_many_pixels", BatchNorm(false), {kManyPixels}, 2e-5f, {{16}, {16}, {1}}},
+    {"batch_norm_of_many_odd_pixels", BatchNorm(false), {kManyOddPixels}, 2e-5f, {{5}, {5}, {1}}},
+    {"batch_norm_of_one_pixel", BatchNorm(false), {{{300, 12, 1, 1}, 12}}, 2e-5f, {{12}, {12}, {1}}},
     {"batch_norm_of_rows", BatchNorm(false), {{{40, 30}, 1}}, 2e-5f, {{30}, {30}, {1}}},
     {"scale_dense", Scale(1, 2, true), {kDense}, 2e-5f, {{12}, {12}}},
     {"scale_nhwc", Scale(1, 2, true), {kOddNhwc}, 2e-5f, {{13}, {13}}},
+    // Sums of thousands of terms of up to 60, which are near 0.
+    {"scale_of_many_pixels", Scale(1, 2, true), {kManyPixels}, 3e-4f, {{16}, {16}}},
+    {"scale_of_many_odd_pixels", Scale(1, 2, true), {kManyOddPixels}, 3e-4f, {{5}, {5}}},
     {"scale_of_units", Scale(1, 4, false), {kNhwc}, 2e-5f, {{12, 9, 7}}},
     {"bias_dense", Bias(1, 2), {kDense}, 2e-5f, {{12}}},
     {"bias_of_units", Bias(1, 4), {kNhwc}, 2e-5f, {{12, 9, 7}}},
@@ -241,6 +248,8 @@ const OpCase kCases[] = {
     {"arg_max_of_channels", ArgMax({.width = 13, .inner = 30, .top_k = 2}, {2, 2, 6, 5}), {kOddNhwc}},
     {"mvn_dense", Mvn(true, false), {kDense}, 2e-5f},
     {"mvn_nhwc", Mvn(true, false), {kOddNhwc}, 2e-5f},
+    {"mvn_of_many_pixels", Mvn(true, false), {kManyPixels}, 2e-5f},
+    {"mvn_of_many_odd_pixels", Mvn(true, false), {kManyOddPixels}, 2e-5f},
     {"mvn_of_rows", Mvn(true, true), {kNhwc}, 2e-5f},
     {"mvn_of_means", Mvn(false, false), {kNhwc}, 2e-5f},
     {"euclidean_loss", ElementLoss({.function = loss::SquaredError{}, .loss_weight = 0.5f}), {kNhwc, kDense}, 1e-5f},
