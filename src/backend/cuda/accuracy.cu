@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/loss_rules.h"
+#include "backend/cuda/scratch.h"
 
 namespace hp::cuda {
 namespace {
@@ -46,14 +47,17 @@ class AccuracyOp final : public Op {
         rows_(in.shape[0] * labels_),
         at_(ClassColumns(in, desc.axis)) {
     outputs_ = {{{1}, 1}};
-    scratch_bytes_ = rows_ * sizeof(float);
+    ScratchPlan scratch;
+    right_at_ = scratch.Add(rows_ * sizeof(float));
+    pieces_at_ = scratch.Add(SoftmaxRowsScratch(rows_, at_));
+    scratch_bytes_ = scratch.bytes();
   }
 
   void Forward(const OpArgs& args) override {
-    float* right = reinterpret_cast<float*>(args.scratch);
+    float* right = ScratchFloats(args.scratch, right_at_);
     const CountedLabels label_of = LabelsOf(desc_, *args.batch, at_.classes);
-    ReduceSoftmaxRows(context_.stream(), rows_, RowIsRight{args.in[0].floats(), label_of, at_, desc_.top_k, right},
-                      at_);
+    ReduceSoftmaxRows(context_.stream(), rows_, RowIsRight{args.in[0].floats(), label_of, at_, desc_.top_k, right}, at_,
+                      args.scratch + pieces_at_);
     SumOverBatch(context_.stream(), right, rows_, ValidLabels(desc_, *args.batch, labels_),
                  StoreAccuracy{args.out[0].floats()});
   }
@@ -69,6 +73,7 @@ class AccuracyOp final : public Op {
   const AccuracyDesc desc_;
   const int64_t labels_, rows_;
   const SoftmaxColumns at_;
+  size_t right_at_ = 0, pieces_at_ = 0;  // in scratch
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/loss_rules.h"
+#include "backend/cuda/scratch.h"
 #include "backend/cuda/softmax_rows.h"
 #include "backend/infogain_rule.h"
 #include "tensor/buffer.h"
@@ -73,15 +74,18 @@ class InfogainLossOp final : public Op {
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back(in);
     saved_bytes_ = in.bytes() + sizeof(float);
-    scratch_bytes_ = rows_ * sizeof(float);
+    ScratchPlan scratch;
+    losses_at_ = scratch.Add(rows_ * sizeof(float));
+    pieces_at_ = scratch.Add(SoftmaxRowsScratch(rows_, at_));
+    scratch_bytes_ = scratch.bytes();
   }
 
   void Forward(const OpArgs& args) override {
-    float* const losses = reinterpret_cast<float*>(args.scratch);
+    float* const losses = ScratchFloats(args.scratch, losses_at_);
     const SoftmaxForward softmax = {{}, PlainLogits{args.in[0].floats()}, Probabilities(args), at_};
-    ReduceSoftmaxRows(context_.stream(), rows_, softmax, at_);
+    ReduceSoftmaxRows(context_.stream(), rows_, softmax, at_, args.scratch + pieces_at_);
     ReduceSoftmaxRows(context_.stream(), rows_, RowOfGains{Probabilities(args), Labels(args), GainsOf(), at_, losses},
-                      at_);
+                      at_, args.scratch + pieces_at_);
     SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, outer_, labels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
     if (!desc_.probabilities) return;
@@ -107,6 +111,7 @@ class InfogainLossOp final : public Op {
   const SoftmaxLossDesc desc_;
   const int64_t outer_, labels_, rows_;
   const SoftmaxColumns at_;
+  size_t losses_at_ = 0, pieces_at_ = 0;  // in scratch
   const Buffer gains_;
 };
 

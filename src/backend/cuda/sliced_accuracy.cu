@@ -2,6 +2,7 @@
 // so of each shard no more than its top_k largest ones matter.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
+#include "backend/cuda/long_rows.h"
 #include "backend/cuda/loss_rules.h"
 #include "backend/cuda/scratch.h"
 #include "backend/cuda/shard_rows.h"
@@ -75,7 +76,7 @@ struct LabelScore {
   }
 };
 
-/// Scratch: the last score found of each row.
+/// Scratch: the last score found of each row, then ReduceLongRows'.
 class TopScoresOp final : public ForwardOnlyOp {
  public:
   TopScoresOp(const GpuContext& context, const AccuracyDesc& desc, const ClassSlice& classes, const TensorDesc& x)
@@ -83,7 +84,10 @@ class TopScoresOp final : public ForwardOnlyOp {
     CHECK(desc.axis == 1 && x.shape[1] == classes_.size() && x.count() == rows_ * classes_.size())
         << "scores " << x.shape;
     outputs_ = {{{rows_, 1 + top_k_}, 1}};
-    scratch_bytes_ = rows_ * sizeof(RankedScore);
+    ScratchPlan scratch;
+    scratch.Add(rows_ * sizeof(RankedScore));
+    pieces_at_ = scratch.Add(RowPieces(rows_, classes_.size()).scratch_bytes());
+    scratch_bytes_ = scratch.bytes();
   }
 
   void Forward(const OpArgs& args) override {
@@ -93,7 +97,8 @@ class TopScoresOp final : public ForwardOnlyOp {
     RankedScore* last = reinterpret_cast<RankedScore*>(args.scratch);
     ForEach(context_.stream(), rows_, LabelScore{scores, width, rounds, said});
     for (int64_t round = 0; round < rounds; ++round) {
-      ReduceRows(context_.stream(), rows_, scores.classes, NextScore{scores, width, round, last, said});
+      ReduceLongRows(context_.stream(), RowPieces(rows_, scores.classes), NextScore{scores, width, round, last, said},
+                     args.scratch + pieces_at_);
     }
   }
 
@@ -101,6 +106,7 @@ class TopScoresOp final : public ForwardOnlyOp {
   const GpuContext context_;
   const int64_t top_k_, rows_;
   const Range classes_;
+  size_t pieces_at_ = 0;  // in scratch
 };
 
 /// The label's score, found where its shard is among these; NaN for a row that does not count.

@@ -141,6 +141,7 @@ class ClassStatisticsOp final : public SlicedOp {
     CHECK_EQ(classes.here.size(), columns_.classes);
     CHECK(labels || !margin) << "a margin needs labels";
     outputs_ = {{{rows_, width()}, 1}};
+    scratch_bytes_ = SoftmaxRowsScratch(rows_, columns_);
   }
 
   void Forward(const OpArgs& args) override {
@@ -148,7 +149,8 @@ class ClassStatisticsOp final : public SlicedOp {
     const CountedLabels label_of = {labels, classes_.count, false, 0};
     WithSoftmax(args, margin_, label_of, classes_.here.begin, [&]<typename Logits>(const SoftmaxOf<Logits>& softmax) {
       ReduceSoftmaxRows(context_.stream(), rows_,
-                        RowStatistics<Logits>{softmax, labels, classes_.here, width(), args.out[0].floats()}, columns_);
+                        RowStatistics<Logits>{softmax, labels, classes_.here, width(), args.out[0].floats()}, columns_,
+                        args.scratch);
     });
   }
   void BackwardInput(const OpArgs&) override {}

@@ -34,16 +34,18 @@ class SoftmaxOp final : public Op {
     if (EffectiveBlock(in) != 1)
       at_.inner = axis == 1 ? 1 : shape.count(axis + 1) * shape[1];  // [N, H, W, C] in memory
     rows_ = in.count() / at_.classes;
+    scratch_bytes_ = SoftmaxRowsScratch(rows_, at_);
   }
 
   void Forward(const OpArgs& args) override {
     ReduceSoftmaxRows(context_.stream(), rows_, SoftmaxForward{{}, {args.in[0].floats()}, args.out[0].floats(), at_},
-                      at_);
+                      at_, args.scratch);
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
     ReduceSoftmaxRows(context_.stream(), rows_,
-                      SoftmaxBackward{args.out[0].floats(), args.d_out[0].floats(), args.d_in[0].floats(), at_}, at_);
+                      SoftmaxBackward{args.out[0].floats(), args.d_out[0].floats(), args.d_in[0].floats(), at_}, at_,
+                      args.scratch);
   }
   bool backward_reads_input() const override { return false; }
 

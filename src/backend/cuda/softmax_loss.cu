@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/loss_rules.h"
+#include "backend/cuda/scratch.h"
 #include "backend/cuda/softmax_rows.h"
 
 #include "glog/logging.h"
@@ -63,16 +64,20 @@ class SoftmaxLossOp final : public Op {
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back(in);
     saved_bytes_ = in.bytes() + sizeof(float);
-    scratch_bytes_ = rows_ * sizeof(float);
+    ScratchPlan scratch;
+    losses_at_ = scratch.Add(rows_ * sizeof(float));
+    pieces_at_ = scratch.Add(SoftmaxRowsScratch(rows_, at_));
+    scratch_bytes_ = scratch.bytes();
   }
 
   void Forward(const OpArgs& args) override {
-    float* losses = reinterpret_cast<float*>(args.scratch);
+    float* losses = ScratchFloats(args.scratch, losses_at_);
     float* const copy = desc_.probabilities ? args.out[1].floats() : nullptr;
     WithLogits(desc_.margin, args.in[0].floats(), Labels(args), 0, [&](const auto& logits) {
       using Logits = std::decay_t<decltype(logits)>;
       const SoftmaxOf<Logits> softmax = {{}, logits, Probabilities(args), at_};
-      ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at_);
+      ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at_,
+                        args.scratch + pieces_at_);
     });
     SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, outer_, labels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
@@ -96,6 +101,7 @@ class SoftmaxLossOp final : public Op {
   const SoftmaxLossDesc desc_;
   const int64_t outer_, labels_, rows_;
   const SoftmaxColumns at_;
+  size_t losses_at_ = 0, pieces_at_ = 0;  // in scratch
 };
 
 }  // namespace

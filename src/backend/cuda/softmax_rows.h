@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/long_rows.h"
 #include "backend/layout.h"
 
 #include <cmath>
@@ -63,8 +64,8 @@ struct PlainLogits {
   HP_HOST_DEVICE float operator()(int64_t, int64_t, int64_t offset) const { return x[offset]; }
 };
 
-/// y = exp(x) / sum of exp(x). Reads x twice, the second time from the cache, and writes y; x and y may be the same
-/// memory. @tparam Logits yields x by (row, i, the element's offset).
+/// y = exp(x) / sum of exp(x). Reads x twice, the second time from the cache unless rows are long, and writes y; x and
+/// y may be the same memory. @tparam Logits yields x by (row, i, the element's offset).
 template <typename Logits>
 struct SoftmaxOf : SoftmaxSums {
   Logits x;
@@ -80,14 +81,20 @@ struct SoftmaxOf : SoftmaxSums {
 };
 using SoftmaxForward = SoftmaxOf<PlainLogits>;
 
-/// Runs `reduction` over `rows` rows of at.classes elements: with a block of threads for each row if it is long, else,
+/// Bytes of scratch that ReduceSoftmaxRows needs.
+inline size_t SoftmaxRowsScratch(int64_t rows, const SoftmaxColumns& at) {
+  return at.inner > 1 ? 0 : RowPieces(rows, at.classes).scratch_bytes();
+}
+
+/// Runs `reduction` over `rows` rows of at.classes elements: with blocks of threads for each row if it is long, else,
 /// and where a row's elements are not consecutive, with a thread for each row, so that neighbouring threads read
-/// neighbouring addresses.
+/// neighbouring addresses. @param scratch [SoftmaxRowsScratch], aligned to 16 bytes.
 template <typename Reduction>
-void ReduceSoftmaxRows(const GpuStream& stream, int64_t rows, const Reduction& reduction, const SoftmaxColumns& at) {
+void ReduceSoftmaxRows(const GpuStream& stream, int64_t rows, const Reduction& reduction, const SoftmaxColumns& at,
+                       std::byte* scratch) {
   constexpr int64_t kShort = 32;
   if (at.inner > 1 || at.classes <= kShort) return ReduceShortRows(stream, rows, at.classes, reduction);
-  ReduceRows(stream, rows, at.classes, reduction);
+  ReduceLongRows(stream, RowPieces(rows, at.classes), reduction, scratch);
 }
 
 }  // namespace hp::cuda

@@ -67,18 +67,18 @@ auto Loss(SoftmaxLossDesc::Normalization normalization, bool ignore) {
 }
 // Of a shard that has classes from 1 on.
 StatusOr<Backend::OpPtr> ClassStatistics(Backend& backend, const Backend::Descs& in) {
-  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 200}, true, std::nullopt, in);
+  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 100 + in[0].shape[1]}, true, std::nullopt, in);
 }
 constexpr MarginDesc kMargin = {.scale = 8, .angle = 0.5f, .cosine = 0.1f};
 StatusOr<Backend::OpPtr> MarginStatistics(Backend& backend, const Backend::Descs& in) {
-  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 200}, true, kMargin, in);
+  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 100 + in[0].shape[1]}, true, kMargin, in);
 }
 StatusOr<Backend::OpPtr> MarginLoss(Backend& backend, const Backend::Descs& in) {
   return backend.SoftmaxLoss({.has_ignore_label = true, .ignore_label = 2, .probabilities = true, .margin = kMargin},
                              in);
 }
 StatusOr<Backend::OpPtr> TopScores(Backend& backend, const Backend::Descs& in) {
-  return backend.TopScores({.top_k = 3}, {{1, 1 + in[0].shape[1]}, 200}, in);
+  return backend.TopScores({.top_k = 3}, {{1, 1 + in[0].shape[1]}, 100 + in[0].shape[1]}, in);
 }
 auto Accuracy(bool ignore) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Accuracy({2, 1, ignore, 2}, in); };
@@ -319,9 +319,11 @@ const OpCase kCases[] = {
     {"cosine_product_of_blocks", CosineProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}}},
     {"softmax_nhwc", Softmax(1), {kNhwc}, 1e-6f},
     {"softmax_of_long_rows", Softmax(1), {{{3, 700}, 1}}, 1e-6f},
+    {"softmax_of_rows_in_pieces", Softmax(1), {{{3, 40001}, 1}}, 1e-6f},
     {"softmax_of_pixels", Softmax(2), {kOddNhwc}, 1e-6f},
     {"loss", Loss(SoftmaxLossDesc::kFull, false), {{{40, 5}, 1}}, 1e-6f},
     {"loss_of_many_classes", Loss(SoftmaxLossDesc::kNone, true), {{{9, 100}, 1}}, 1e-5f},
+    {"loss_of_rows_in_pieces", Loss(SoftmaxLossDesc::kNone, true), {{{3, 40001}, 1}}, 1e-5f},
     {"loss_of_valid_labels", Loss(SoftmaxLossDesc::kValid, true), {{{40, 5}, 1}}, 1e-6f},
     {"loss_along_the_last_axis", LossAlong(2), {{{40, 3, 5}, 1}}, 1e-5f, {}, 2, 0, 3},
     {"loss_along_the_height", LossAlong(2), {{{7, 6, 5, 4}, 6}}, 1e-5f, {}, 2, 0, 24},
@@ -335,12 +337,15 @@ const OpCase kCases[] = {
     {"accuracy", Accuracy(false), {{{40, 5}, 1}}},
     {"class_statistics", ClassStatistics, {{{40, 5}, 1}}, 1e-6f},
     {"class_statistics_of_many_classes", ClassStatistics, {{{9, 100}, 1}}, 1e-6f},
+    {"class_statistics_of_rows_in_pieces", ClassStatistics, {{{3, 40001}, 1}}, 1e-5f},
     {"margin_statistics", MarginStatistics, {{{40, 5}, 1}}, 1e-5f},
     {"margin_statistics_of_many_classes", MarginStatistics, {{{9, 100}, 1}}, 1e-5f},
     {"margin_loss", MarginLoss, {{{40, 5}, 1}}, 1e-5f},
     {"margin_loss_of_many_classes", MarginLoss, {{{9, 100}, 1}}, 1e-5f},
     {"top_scores", TopScores, {{{40, 5}, 1}}},
+    {"top_scores_of_rows_in_pieces", TopScores, {{{3, 40001}, 1}}},
     {"accuracy_of_valid_labels", Accuracy(true), {{{40, 5}, 1}}},
+    {"accuracy_of_rows_in_pieces", Accuracy(false), {{{3, 40001}, 1}}},
 };
 
 }  // namespace

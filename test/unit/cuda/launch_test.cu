@@ -1,6 +1,7 @@
 #include "backend/cuda/add_bias.h"
 #include "backend/cuda/column_sums.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/long_rows.h"
 #include "test/unit/cuda/gpu_under_test.h"
 
 #include <gtest/gtest.h>
@@ -50,6 +51,33 @@ TEST(ReduceRows, EachSeesTheWholeRow) {
       }
     }
   }
+}
+
+/// Rows that are cut into pieces, which come out even or not, and those that are not.
+TEST(ReduceLongRows, EachSeesTheWholeRow) {
+  constexpr int64_t kPiece = hp::cuda::RowPieces::kLeastWidth;
+  for (const int64_t width : {kPiece, 2 * kPiece, 3 * kPiece + 1}) {
+    Gpu& gpu = GpuUnderTest();
+    const hp::cuda::RowPieces rows(2, width);
+    EXPECT_EQ(rows.pieces, width / kPiece);
+    ReachableVector<float> x(2 * width), y(2 * width), finished(2), scratch(rows.scratch_bytes() / sizeof(float) + 1);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 1000);
+    const Normalise normalise = {x.data(), width, y.data(), finished.data()};
+    hp::cuda::ReduceLongRows(gpu.stream(Device::kCompute), rows, normalise,
+                             reinterpret_cast<std::byte*>(scratch.data()));
+    ASSERT_TRUE(gpu.Synchronize().ok());
+    for (int64_t row = 0; row < 2; ++row) {
+      double sum = 0;
+      for (int64_t i = 0; i < width; ++i) sum += x[row * width + i];
+      EXPECT_EQ(finished[row], static_cast<float>(sum));
+      int64_t wrong = 0;
+      for (int64_t i = row * width; i < (row + 1) * width; ++i) wrong += y[i] != static_cast<float>(x[i] / sum);
+      EXPECT_EQ(wrong, 0);
+    }
+  }
+  EXPECT_FALSE(hp::cuda::RowPieces(2, 2 * kPiece - 1).cut());
+  EXPECT_FALSE(hp::cuda::RowPieces(hp::cuda::RowPieces::kMostPieces, 1 << 20).cut());
+  EXPECT_EQ(hp::cuda::RowPieces(64, 1'000'000).pieces, 16);
 }
 
 /// From one row to so many that they are cut into pieces which don't come out even.
