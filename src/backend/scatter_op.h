@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/op.h"
+#include "backend/strided_copy.h"
 #include "base/range.h"
 
 #include <cstddef>
@@ -27,10 +28,12 @@ class ScatterOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
+    std::vector<PieceCopy> copies;
     for (size_t i = 0; i < channels_.size(); ++i) {
-      copies_.CopyPieces(ElementType::kFloat32, rows(), Length(i), Begin(args.in[0], i), stride(),
-                         static_cast<std::byte*>(args.out[i].data), Length(i));
+      copies.push_back(
+          {Length(i), Begin(args.in[0], i), stride(), static_cast<std::byte*>(args.out[i].data), Length(i)});
     }
+    copies_.CopyPieces(ElementType::kFloat32, rows(), copies);
   }
   void BackwardInput(const OpArgs& args) override {
     const Tensor& d_in = args.d_in[0];
@@ -38,11 +41,12 @@ class ScatterOp final : public Op {
     bool all = complete_;
     for (const Tensor& d_out : args.d_out) all = all && d_out.data != nullptr;
     if (!all) copies_.Zero(in_, d_in.data);
+    std::vector<PieceCopy> copies;
     for (size_t i = 0; i < channels_.size(); ++i) {
       const auto* from = static_cast<const std::byte*>(args.d_out[i].data);
-      if (from == nullptr) continue;
-      copies_.CopyPieces(ElementType::kFloat32, rows(), Length(i), from, Length(i), Begin(d_in, i), stride());
+      if (from != nullptr) copies.push_back({Length(i), from, Length(i), Begin(d_in, i), stride()});
     }
+    copies_.CopyPieces(ElementType::kFloat32, rows(), copies);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -3,6 +3,7 @@
 #include "backend/concat_plan.h"
 #include "backend/layout.h"
 #include "backend/op.h"
+#include "backend/strided_copy.h"
 
 #include "glog/logging.h"
 
@@ -36,11 +37,13 @@ class SliceOp final : public Op {
       copies_.CopyLayout(in_, whole, plan_.output, args.scratch);
       whole = args.scratch;
     }
+    std::vector<PieceCopy> copies;
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       const ConcatPlan::Part& part = plan_.parts[i];
-      copies_.CopyPieces(in_.element, plan_.outer, part.length, static_cast<const std::byte*>(whole) + Offset(part),
-                         plan_.stride, static_cast<std::byte*>(args.out[i].data), part.length);
+      copies.push_back({part.length, static_cast<const std::byte*>(whole) + Offset(part), plan_.stride,
+                        static_cast<std::byte*>(args.out[i].data), part.length});
     }
+    copies_.CopyPieces(in_.element, plan_.outer, copies);
   }
   void BackwardInput(const OpArgs& args) override {
     void* const to = args.d_in[0].data;
@@ -49,12 +52,14 @@ class SliceOp final : public Op {
     bool all = true;
     for (const Tensor& d_out : args.d_out) all = all && d_out.data != nullptr;
     if (!all) copies_.Zero(plan_.output, whole);
+    std::vector<PieceCopy> copies;
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       const ConcatPlan::Part& part = plan_.parts[i];
       if (args.d_out[i].data == nullptr) continue;
-      copies_.CopyPieces(in_.element, plan_.outer, part.length, static_cast<const std::byte*>(args.d_out[i].data),
-                         part.length, static_cast<std::byte*>(whole) + Offset(part), plan_.stride);
+      copies.push_back({part.length, static_cast<const std::byte*>(args.d_out[i].data), part.length,
+                        static_cast<std::byte*>(whole) + Offset(part), plan_.stride});
     }
+    copies_.CopyPieces(in_.element, plan_.outer, copies);
     if (reordered_) copies_.CopyLayout(plan_.output, whole, in_, to);
   }
   bool backward_reads_input() const override { return false; }

@@ -3,9 +3,20 @@
 #include "base/host_device.h"
 #include "base/shape.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace hp {
+
+/// `length` elements of each of some pieces, which lie strides of elements apart. Several with the same number of
+/// pieces are copied together: on a GPU by one kernel.
+struct PieceCopy {
+  int64_t length = 0;
+  const std::byte* from = nullptr;
+  int64_t from_stride = 0;
+  std::byte* to = nullptr;
+  int64_t to_stride = 0;
+};
 
 /// Copies of equally long runs of elements between two dense tensors: for each index of `axes` loops, the last of which
 /// is the innermost, `length` elements from the sum of index * from_stride to that of index * to_stride.

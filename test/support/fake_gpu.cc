@@ -21,7 +21,10 @@ size_t Blocks(size_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 class FakeGpu::Stream : public HostStream {
  public:
   Stream(FakeGpu* gpu, Queue queue) : gpu_(gpu), queue_(queue) {}
-  void Enqueue(std::function<void()> work) override { gpu_->Push(queue_, {.work = std::move(work)}); }
+  void Enqueue(std::function<void()> work) override {
+    ++gpu_->launches_;
+    gpu_->Push(queue_, {.work = std::move(work)});
+  }
 
  private:
   FakeGpu* const gpu_;

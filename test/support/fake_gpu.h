@@ -48,6 +48,8 @@ class FakeGpu : public Gpu {
   int repeated() const HP_EXCLUDES(mutex_);
   /// How often Copy was called.
   int copies() const { return copies_; }
+  /// How many kernels were put into queues.
+  int launches() const { return launches_; }
   /// Bytes that were put into queues to go to the host's memory and to come from there.
   size_t uploaded() const { return uploaded_; }
   /// How often Upload was called; how often with a source that AllocateHost did not give, so that a real GPU's driver
@@ -115,7 +117,7 @@ class FakeGpu : public Gpu {
   std::set<CaptureKey> seen_ HP_GUARDED_BY(mutex_);
   std::map<CaptureKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
-  std::atomic<int> copies_{0};
+  std::atomic<int> copies_{0}, launches_{0};
   Status failure_ HP_GUARDED_BY(mutex_);
   CondVar changed_;
   bool hold_ HP_GUARDED_BY(mutex_) = false, told_ HP_GUARDED_BY(mutex_) = false;

@@ -12,17 +12,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace hp {
 namespace {
 
 /// The copies of all, by the team of threads.
 struct Copies : HostCopies {
-  void CopyPieces(ElementType element, int64_t count, int64_t length, const std::byte* from, int64_t from_stride,
-                  std::byte* to, int64_t to_stride) const {
+  void CopyPieces(ElementType element, int64_t count, std::span<const PieceCopy> copies) const {
     const int64_t size = static_cast<int64_t>(BytesOf(element));
-    ForItems(count, count * length,
-             [=](int64_t i) { std::memcpy(to + i * to_stride * size, from + i * from_stride * size, length * size); });
+    for (const PieceCopy& copy : copies) {
+      ForItems(count, count * copy.length, [&](int64_t i) {
+        std::memcpy(copy.to + i * copy.to_stride * size, copy.from + i * copy.from_stride * size, copy.length * size);
+      });
+    }
   }
   void CopyRuns(ElementType element, const StridedCopy& copy, const std::byte* from, std::byte* to) const {
     const int64_t size = static_cast<int64_t>(BytesOf(element)), runs = copy.runs();

@@ -10,18 +10,33 @@
 #include "backend/slice_op.h"
 #include "backend/strided_copy.h"
 
+#include <algorithm>
+#include <span>
+
 namespace hp::cuda {
 namespace {
 
-/// Of elements that are only moved: T is any type of their size.
+constexpr int kMostTogether = 8;  // copies by one kernel: an inception of GoogLeNet has four
+
+/// Element i of a piece is of the copies' elements side by side, in packs of W. Of elements that are only moved: T is
+/// any type of their size.
 template <int W, typename T>
 struct CopyPiece {
-  const T* from;
-  int64_t from_stride;
-  T* to;
-  int64_t to_stride;
+  int count = 0;
+  uint32_t end[kMostTogether] = {};  ///< of each copy, in packs
+  const T* from[kMostTogether] = {};
+  T* to[kMostTogether] = {};
+  int64_t from_stride[kMostTogether] = {}, to_stride[kMostTogether] = {};
   HP_HOST_DEVICE void operator()(int64_t piece, uint32_t i) const {
-    StorePack(to + piece * to_stride + int64_t{W} * i, LoadPack<W>(from + piece * from_stride + int64_t{W} * i));
+    uint32_t begin = 0;
+    // All of them, so that the compiler knows the indices and the arrays stay in the kernel's arguments.
+    for (int copy = 0; copy < kMostTogether; ++copy) {
+      if (copy < count && i >= begin && i < end[copy]) {
+        const int64_t at = int64_t{W} * (i - begin);
+        StorePack(to[copy] + piece * to_stride[copy] + at, LoadPack<W>(from[copy] + piece * from_stride[copy] + at));
+      }
+      begin = end[copy];
+    }
   }
 };
 
@@ -57,12 +72,11 @@ struct Copies {
   void CopyLayout(const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc, void* to) const {
     cuda::CopyLayout(context.stream(), from_desc, from, to_desc, to);
   }
-  void CopyPieces(ElementType element, int64_t count, int64_t length, const std::byte* from, int64_t from_stride,
-                  std::byte* to, int64_t to_stride) const {
+  void CopyPieces(ElementType element, int64_t count, std::span<const PieceCopy> copies) const {
     if (BytesOf(element) == sizeof(uint16_t)) {
-      CopyPieces<uint16_t>(count, length, from, from_stride, to, to_stride);
+      CopyPieces<uint16_t>(count, copies);
     } else {
-      CopyPieces<uint32_t>(count, length, from, from_stride, to, to_stride);
+      CopyPieces<uint32_t>(count, copies);
     }
   }
   void CopyRuns(ElementType element, const StridedCopy& copy, const std::byte* from, std::byte* to) const {
@@ -89,17 +103,29 @@ struct Copies {
 
  private:
   template <typename T>
-  void CopyPieces(int64_t count, int64_t length, const std::byte* from_bytes, int64_t from_stride, std::byte* to_bytes,
-                  int64_t to_stride) const {
+  void CopyPieces(int64_t count, std::span<const PieceCopy> copies) const {
     constexpr int W = kPackWidth<T>;
-    const T* from = reinterpret_cast<const T*>(from_bytes);
-    T* to = reinterpret_cast<T*>(to_bytes);
-    const bool packs = length % W == 0 && from_stride % W == 0 && to_stride % W == 0 && Packable({from, to});
-    if (packs) {
-      ForEachInRows(context.stream(), count, length / W, CopyPiece<W, T>{from, from_stride, to, to_stride});
-    } else {
-      ForEachInRows(context.stream(), count, length, CopyPiece<1, T>{from, from_stride, to, to_stride});
+    for (; !copies.empty(); copies = copies.subspan(std::min<size_t>(copies.size(), kMostTogether))) {
+      const auto together = copies.first(std::min<size_t>(copies.size(), kMostTogether));
+      const bool packs = std::all_of(together.begin(), together.end(), [](const PieceCopy& copy) {
+        return copy.length % W == 0 && copy.from_stride % W == 0 && copy.to_stride % W == 0 &&
+               Packable({copy.from, copy.to});
+      });
+      packs ? CopyTogether<W, T>(count, together) : CopyTogether<1, T>(count, together);
     }
+  }
+  template <int W, typename T>
+  void CopyTogether(int64_t count, std::span<const PieceCopy> copies) const {
+    CopyPiece<W, T> kernel;
+    int64_t width = 0;
+    for (const PieceCopy& copy : copies) {
+      const int i = kernel.count++;
+      width += copy.length / W;
+      kernel.end[i] = static_cast<uint32_t>(width);
+      kernel.from[i] = reinterpret_cast<const T*>(copy.from), kernel.from_stride[i] = copy.from_stride;
+      kernel.to[i] = reinterpret_cast<T*>(copy.to), kernel.to_stride[i] = copy.to_stride;
+    }
+    ForEachInRows(context.stream(), count, width, kernel);
   }
 };
 

@@ -230,6 +230,7 @@ const OpCase kCases[] = {
     {"dropout_nhwc", Dropout(5), {kOddNhwc}},
     {"dropout_dense", Dropout(8), {kDense}},
     {"concat_nhwc", Concat(1), {kNhwc, {{3, 20, 9, 7}, 20}}},
+    {"concat_of_ten", Concat(1), std::vector<TensorDesc>(10, kNhwc)},
     {"concat_mixed", Concat(1), {kNhwc, kDense, {{3, 5, 9, 7}, 5}}},
     {"slice_nhwc", Slice(1, {4, 8}), {kNhwc}},
     {"slice_odd_nhwc", Slice(1, {1, 7, 5}), {kOddNhwc}},

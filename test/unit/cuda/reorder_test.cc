@@ -1,6 +1,7 @@
 #include "backend/cuda/reorder.h"
 
 #include "backend/cuda/ops.h"
+#include "test/support/fake_gpu.h"
 #include "test/unit/backend/op_test_util.h"
 #include "test/unit/cuda/gpu_under_test.h"
 
@@ -125,6 +126,26 @@ TEST(SumFromDense, AddsAnyNumberOfSourcesInOrder) {
       }
     }
   }
+}
+
+/// An inception's four branches, of several widths.
+TEST(Concat, IsOneKernelEachWay) {
+  auto* const gpu = dynamic_cast<FakeGpu*>(UnderTest().device.get());
+  if (gpu == nullptr) GTEST_SKIP() << "counts the launches of a fake";
+  std::vector<TensorDesc> in;
+  for (const int64_t channels : {64, 128, 32, 20}) in.push_back({{2, channels, 5, 5}, static_cast<int>(channels)});
+  const std::unique_ptr<Op> concat = UnderTest().backend->Concat(1, in).value();
+  OpRunner runner(concat.get(), in, {});
+  for (size_t i = 0; i < in.size(); ++i) {
+    runner.SetInput(static_cast<int>(i), RandomValues(in[i].count(), static_cast<uint32_t>(i)));
+  }
+  const auto launches = [gpu](const auto& call) {
+    const int before = gpu->launches();
+    call();
+    return gpu->launches() - before;
+  };
+  EXPECT_EQ(launches([&] { runner.Forward(); }), 1);
+  EXPECT_EQ(launches([&] { runner.BackwardInput(); }), 1);
 }
 
 }  // namespace
