@@ -59,9 +59,7 @@ void CheckNumber(const char* field, float value, Faults* faults) {
 }
 
 void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
-  CheckNumber("base_lr", solver.base_lr(), faults);
   if (HistoriesOf(solver) == 1) CheckNumber("momentum", solver.momentum(), faults);
-  CheckNumber("weight_decay", solver.weight_decay(), faults);
   faults->AddIf(!std::isfinite(solver.clip_gradients()),
                 Format("clip_gradients: %g; expected a norm, or -1 for none", solver.clip_gradients()));
   faults->AddIf(solver.max_iter() < 0, Format("max_iter: %d; expected at least 0", solver.max_iter()));
@@ -144,6 +142,12 @@ std::vector<std::string> SolverWarnings(const caffe::SolverParameter& solver) {
   }
   if (!solver.has_max_iter()) lines.push_back("max_iter: missing, so it is 0, as in Caffe: nothing is trained");
   if (!solver.has_base_lr()) lines.push_back("base_lr: missing, so it is 0, as in Caffe: no weight changes");
+  if (solver.base_lr() < 0) {
+    lines.push_back(Format("base_lr: %g is negative, so the loss is climbed, as in Caffe", solver.base_lr()));
+  }
+  if (solver.weight_decay() < 0) {
+    lines.push_back(Format("weight_decay: %g is negative, so weights grow, as in Caffe", solver.weight_decay()));
+  }
   for (const std::string& line : LearningRateWarnings(solver)) lines.push_back(line);
   return lines;
 }

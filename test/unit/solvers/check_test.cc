@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"type: 'AdaDelta' delta: 0", "delta: 0; expected more than 0"},
         BadCase{"type: 'AdaGrad' momentum: 0.9", "momentum: 0.9; expected none, since AdaGrad has no momentum"},
         BadCase{"type: 'RMSProp' delta: -1", "delta: -1"}, BadCase{"type: 'RMSProp' rms_decay: 1", "rms_decay: 1"},
-        BadCase{"type: 'Sgd'", "type: \"Sgd\" is not a solver type"}, BadCase{"base_lr: -1", "base_lr: -1"},
+        BadCase{"type: 'Sgd'", "type: \"Sgd\" is not a solver type"}, BadCase{"base_lr: nan", "base_lr: "},
         BadCase{"momentum: nan", "momentum: "}, BadCase{"weight_decay: inf", "weight_decay: inf"},
         BadCase{"clip_gradients: nan", "clip_gradients: "}, BadCase{"iter_size: 0", "iter_size: 0"},
         BadCase{"max_iter: -5", "max_iter: -5"}, BadCase{"display: -1", "display: -1"},
@@ -95,6 +95,11 @@ TEST(SolverWarnings, NameWhatIsMissingOrInVain) {
                                    HasSubstr("snapshot_diff: true has no effect"), HasSubstr("max_iter: missing"),
                                    HasSubstr("base_lr: missing, so it is 0, as in Caffe"),
                                    HasSubstr("gamma: missing, so it is 0"), HasSubstr("stepvalue: not in increasing")));
+  const auto climbing = Parse("net: 'a' base_lr: -1 weight_decay: -0.5 max_iter: 5 lr_policy: 'fixed'");
+  EXPECT_TRUE(CheckSolver(climbing).ok()) << CheckSolver(climbing);
+  EXPECT_THAT(SolverWarnings(climbing),
+              testing::ElementsAre("base_lr: -1 is negative, so the loss is climbed, as in Caffe",
+                                   "weight_decay: -0.5 is negative, so weights grow, as in Caffe"));
   EXPECT_THAT(SolverWarnings(Parse("base_lr: 1 max_iter: 5 lr_policy: 'poly'")),
               testing::ElementsAre("power: missing, so it is 0, as in Caffe; lr_policy: \"poly\" goes by it"));
 }
