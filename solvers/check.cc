@@ -135,7 +135,7 @@ std::vector<std::string> SolverWarnings(const caffe::SolverParameter& solver) {
   }
   if (solver.has_device_id()) {
     lines.push_back("device_id: " + std::to_string(solver.device_id()) +
-                    " has no effect: the table's nodes have a device each, and hptrain --gpu says where it computes");
+                    " has no effect: a node's `device` in the table, or hptrain --gpu, says where it computes");
   }
   if (solver.snapshot_diff()) {
     lines.push_back("snapshot_diff: true has no effect: snapshots have the weights, and no gradients beside them");

@@ -86,11 +86,12 @@ class ImageSetConverter {
 };
 
 Status CheckOptions(const ImageSetOptions& options) {
-  if (options.resize_width < 0 || options.resize_height < 0 ||
-      (options.resize_width > 0) != (options.resize_height > 0)) {
-    return InvalidArgument("resize_width %d and resize_height %d: expected both or neither", options.resize_width,
-                           options.resize_height);
+  if ((options.resize_width > 0) != (options.resize_height > 0)) {
+    LOG(WARNING) << "resize_width " << options.resize_width << " and resize_height " << options.resize_height
+                 << ": images are not resized, as in Caffe, unless both are above 0";
   }
+  if (!options.encode_type.empty())
+    HP_RETURN_IF_ERROR(CheckEncoder(Extension("." + options.encode_type)).Prepend("encode_type"));
   if (options.check_size && (options.encoded || !options.encode_type.empty())) {
     return InvalidArgument("check_size compares raw images and cannot be combined with encoded or encode_type");
   }

@@ -53,8 +53,12 @@ StatusOr<std::string> EncodeImage(const Image& image, const std::string& extensi
   if (image.channels != 1 && image.channels != 3 && image.channels != 4) {
     return InvalidArgument("no encoder for images of %d channels; expected 1, 3 or 4", image.channels);
   }
-  if (extension == "jpg" || extension == "jpeg") return EncodeJpeg(image);
-  if (extension == "png") return EncodePng(image);
+  HP_RETURN_IF_ERROR(CheckEncoder(extension));
+  return extension == "png" ? EncodePng(image) : EncodeJpeg(image);
+}
+
+Status CheckEncoder(const std::string& extension) {
+  if (extension == "jpg" || extension == "jpeg" || extension == "png") return OkStatus();
   return InvalidArgument("no encoder for \"%s\" images; there are \"jpg\", \"jpeg\" and \"png\"", extension.c_str());
 }
 

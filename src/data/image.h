@@ -66,6 +66,8 @@ StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int hei
 /// format, without a dot: "png", "jpg" or "jpeg" (quality 95).
 /// @return the bytes of a file; kInvalidArgument: another extension, or what the format cannot hold.
 StatusOr<std::string> EncodeImage(const Image& image, const std::string& extension);
+/// @return kInvalidArgument: EncodeImage has no encoder for this extension.
+Status CheckEncoder(const std::string& extension);
 
 /// Stores the image's raw bytes, planar [C, H, W], and its shape in `datum`; the label stays.
 void ImageToDatum(const Image& image, caffe::Datum* datum);

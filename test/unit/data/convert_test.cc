@@ -347,8 +347,10 @@ TEST_F(ImageSetTest, BadInputIsNamed) {
   WriteWholeFile(folder_ / "img/4.png", *EncodeImage({2, 2, 3, std::vector<unsigned char>(12)}, "png"));
   ExpectFailure(tool_ + " --check_size img/ list.txt db",
                 "list.txt:5: 4.png has 12 bytes (3 x 2 x 2), expected 240, the size of the first image");
-  ExpectFailure(tool_ + " --resize_width=4 img/ list.txt db", "expected both or neither");
-  ExpectFailure(tool_ + " --encode_type=webp img/ list.txt db", "no encoder for \"webp\" images; there are \"jpg\"");
+  ExpectFailure(tool_ + " --encode_type=webp img/ list.txt db",
+                "encode_type: no encoder for \"webp\" images; there are \"jpg\"");
+  EXPECT_THAT(Call(tool_ + " --resize_width=4 img/ list.txt db").output,
+              HasSubstr("images are not resized, as in Caffe, unless both are above 0"));
 }
 
 TEST_F(ConvertTest, TheMeanImageIsTheMean) {
