@@ -260,6 +260,13 @@ void JobPlan::FindOutputs(PhaseParts* phase) {
                    [](const WholeOutput& a, const WholeOutput& b) { return a.blob < b.blob; });
 }
 
+std::set<int> JobPlan::ReportingStages(Phase phase) const {
+  std::set<int> stages;
+  for (const WholeOutput& output : outputs(phase)) stages.insert(output.stage);
+  if (stages.empty() && phase == caffe::TRAIN) stages.insert(0);
+  return stages;
+}
+
 // The first node of the last stage that has a loss or an accuracy.
 void JobPlan::FindReporter() {
   int stage = 0;

@@ -121,6 +121,9 @@ class JobPlan {
   const std::vector<Shape>& shapes(Phase phase) const { return parts(phase).shapes; }
   /// The node that adds up losses and accuracies and prints them: the first one of the last stage that reads labels.
   Rank reporter() const { return reporter_; }
+  /// The stages whose nodes tell the reporter of each micro-batch of a phase: those with outputs, and where training
+  /// has none the first one, so that the reporter knows how far it is.
+  std::set<int> ReportingStages(Phase phase) const;
 
  private:
   struct PhaseParts {

@@ -36,8 +36,8 @@ class Compute {
  public:
   /// Statistics (losses, accuracies) of micro-batch `id` and a stage: one value for each of the stage's in
   /// NodeNet::outputs(), in that order. Once for each micro-batch and stage with outputs here, when the last segment
-  /// with one is done. Each is the micro-batch's share of the whole batch's value, without loss_weight and loss scale;
-  /// shares are to be added.
+  /// with one is done, and where training has no outputs for the first stage. Each is the micro-batch's share of the
+  /// whole batch's value, without loss_weight and loss scale; shares are to be added.
   using StatisticsSink = std::function<void(MsgId id, int stage, const std::vector<float>& values)>;
 
   struct Options {

@@ -11,7 +11,6 @@
 #include "glog/logging.h"
 
 #include <numeric>
-#include <set>
 
 namespace hp {
 namespace {
@@ -49,11 +48,7 @@ Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* 
       on_loss_(std::move(on_loss)),
       curves_(curves),
       events_(events) {
-  for (const Phase phase : job.phases()) {
-    std::set<int> stages;
-    for (const WholeOutput& output : job.outputs(phase)) stages.insert(output.stage);
-    stages_with_outputs_.push_back(stages.size());
-  }
+  for (const Phase phase : job.phases()) reporting_stages_.push_back(job.ReportingStages(phase).size());
   MutexLock lock(&mutex_);
   iteration_ = displayed_iteration_ = curve_iteration_ = start_clock;
   displayed_ns_ = clock->NowNs();
@@ -98,7 +93,7 @@ int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) *
 
 bool Reporter::Complete(MsgId id) const {
   const auto found = values_.find(id);
-  const size_t stages = stages_with_outputs_[job_.schedule().PhaseOf(id).index()];
+  const size_t stages = reporting_stages_[job_.schedule().PhaseOf(id).index()];
   if (!id.train() && stages == 0) return true;  // a test that has nothing to say
   return found != values_.end() && found->second.size() >= stages;
 }

@@ -45,7 +45,7 @@ class Reporter {
            LossSink on_loss = nullptr, CurveFile* curves = nullptr, EventFile* events = nullptr);
 
   /// Adds the statistics of micro-batch `id`, as Compute::StatisticsSink has them, and prints what has become complete.
-  /// Once for each id and stage with outputs.
+  /// Once for each id and stage of JobPlan::ReportingStages.
   /// @param stage of the node that computed them.
   /// @param values one for each output of that node's NodeNet: shares of the whole batch's value.
   void Add(MsgId id, int stage, const std::vector<float>& values) HP_EXCLUDES(mutex_);
@@ -92,9 +92,9 @@ class Reporter {
   const Clock* const clock_;
   const int64_t start_clock_;
   const LossSink on_loss_;
-  CurveFile* const curves_;                  // may be null
-  EventFile* const events_;                  // may be null
-  std::vector<size_t> stages_with_outputs_;  // by Phase
+  CurveFile* const curves_;               // may be null
+  EventFile* const events_;               // may be null
+  std::vector<size_t> reporting_stages_;  // by Phase
 
   mutable Mutex mutex_;
   Values values_ HP_GUARDED_BY(mutex_);

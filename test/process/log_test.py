@@ -67,6 +67,18 @@ class LogTest(cluster.JobTest):
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.expect_exit(self.start("--all"), 0, "no layer of phase TRAIN has a loss: nothing will be learnt", "Optimization Done")
 
+    def test_a_training_without_outputs_is_reported(self):
+        """As where averages of BatchNorm are taken anew: displays and tests come as Caffe's do."""
+        net = re.sub(r'(layer { name: "loss")', r'\1 include { phase: TEST }', cluster.NET)
+        self.assertNotEqual(net, cluster.NET)
+        self.make_job(iterations=20, test=True, solver="display: 5\nbase_lr: 0.02\n", net=net)
+        for conv, fc, micro_batches in ((1, 0, 1), (2, 1, 2)):
+            nodes = self.run_job(self.make_table(conv=conv, fc=fc, micro_batches=micro_batches))
+            text = nodes["conv0"].text()
+            self.assertEqual(re.findall(r"Iteration (\d+) \(.*, loss = 0\n", text), ["0", "5", "10", "15"])
+            self.assertEqual(re.findall(r"Iteration (\d+), lr = 0.02\n", text), ["0", "5", "10", "15"])
+            self.assertEqual([row["NumIters"] for row in parse(text.splitlines())["test"]], [0, 10, 20])
+
     def test_caffes_parser_reads_it(self):
         for conv, fc, teller in ((1, 0, "conv0"), (2, 2, "fc0")):
             logs = self.run_to(20, conv, fc)
