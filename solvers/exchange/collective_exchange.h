@@ -22,7 +22,7 @@ class Collectives {
   /// Enqueues in-place sums over all replicas, of each of `values`, together into Device::kExchange and returns at
   /// once. One thread; all replicas call it with the same sizes in the same order. @param values in the device's
   /// memory; must stay allocated until it is done.
-  /// @return kUnavailable: it can't be enqueued, or Abort was called.
+  /// @return kUnavailable: it can't be enqueued, or Abort was called; kFailedPrecondition: nor by another try.
   virtual Status AllReduce(std::span<const std::span<float>> values) = 0;
   /// @return kUnavailable: a sum that was enqueued earlier has failed, most likely because a replica is lost; ok after
   /// Abort. Any thread.

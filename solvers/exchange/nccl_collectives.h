@@ -23,7 +23,8 @@ void PrepareNccl();
 /// Connects NCCL's communicator of the stage. Blocks until all `size` replicas have called it, or the job has ended: a
 /// replica that is lost behind its meeting place would else hang the others.
 /// @param rendezvous carries the communicator's id from replica 0 to the others; used only until it returns.
-/// @return kUnavailable: NCCL can't connect; or the error of `rendezvous`.
+/// @return kUnavailable: NCCL can't connect; kFailedPrecondition: nor by another try, as with two replicas on one GPU;
+/// or the error of `rendezvous`.
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous);
 
 }  // namespace hp

@@ -16,6 +16,7 @@
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <set>
 

@@ -139,6 +139,7 @@ void Compute::CollectStatistics(const Task& task) {
   for (const auto& [stage, of_stage] : values) {
     if (last_segment[stage] == task.segment) options_.on_statistics(task.id, stage, of_stage);
   }
+  // So that the reporter knows how far it is.
   const bool read = task.id.train() && task.segment == 0 && net.plan().FindPart(0) >= 0;
   if (read && model_.job().outputs(caffe::TRAIN).empty()) options_.on_statistics(task.id, 0, {});
 }

@@ -12,7 +12,8 @@ namespace hp {
 
 /// Makes a node's device copy: its thread puts copies into the device's queue in the order of Push, without waiting for
 /// those before, and reports each when it is done. What the processors copy in microseconds is done by who pushes it,
-/// since to wake a thread takes as long. The only user of the copier's methods that are for one thread at a time.
+/// since to wake a thread costs half as much or more. The only user of the copier's methods that are for one thread at
+/// a time.
 class CopyQueue {
  public:
   /// Puts work into the device's queue by the copier. @return an error: nothing was put there.

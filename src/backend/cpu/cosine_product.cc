@@ -8,7 +8,7 @@
 #include "backend/cpu/feature_rows.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/outer_product.h"
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/params_rows.h"
 #include "backend/cpu/rounded_cosines.h"
 #include "backend/cpu/row_norms.h"
 #include "backend/cpu/rows_product.h"
@@ -50,15 +50,11 @@ class CosineProductOp final : public Op {
   }
 
   void BackwardParams(const OpArgs& args) override {
-    BeginParamsRows(args);
-    const int64_t pieces = (outputs_count_ + kGradientRows - 1) / kGradientRows;
-    ForItems(pieces, rows_ * outputs_count_ * columns_, [&](int64_t piece) {
-      const int64_t begin = piece * kGradientRows, end = std::min(outputs_count_, begin + kGradientRows);
-      BackwardParamsRows(args, begin, end, args.d_params[0] + begin * columns_, nullptr);
-    });
+    BackwardParamsInPieces(this, args, outputs_count_, columns_, rows_);
   }
 
   bool has_params_rows() const override { return true; }
+  int64_t piece_rows() const override { return kGradientRows; }
   void BeginParamsRows(const OpArgs& args) override {
     features_.Bring(args);
     PackColumns(rows_, columns_, features_.Rows(args), PackedOrGradients(args));

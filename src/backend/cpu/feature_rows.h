@@ -4,6 +4,7 @@
 #include "backend/op.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace hp {
 

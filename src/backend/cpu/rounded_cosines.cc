@@ -4,12 +4,14 @@
 #include "backend/cpu/feature_rows.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/params_rows.h"
 #include "backend/cpu/reorder.h"
 #include "backend/cpu/rounded_products.h"
 #include "backend/cpu/row_norms.h"
 #include "base/format.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 namespace hp {
@@ -62,12 +64,7 @@ class RoundedCosinesOp final : public Op {
   }
 
   void BackwardParams(const OpArgs& args) override {
-    BeginParamsRows(args);
-    const int64_t pieces = (outputs_count_ + kPieceRows - 1) / kPieceRows;
-    ForItems(pieces, rows_ * columns_ * outputs_count_, [&](int64_t piece) {
-      const int64_t begin = piece * kPieceRows, end = std::min(begin + kPieceRows, outputs_count_);
-      BackwardParamsRows(args, begin, end, args.d_params[0] + begin * columns_, nullptr);
-    });
+    BackwardParamsInPieces(this, args, outputs_count_, columns_, rows_);
   }
 
   bool has_params_rows() const override { return true; }

@@ -3,12 +3,13 @@
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/input_rows.h"
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/params_rows.h"
 #include "backend/cpu/reorder.h"
 #include "backend/cpu/rounded_products.h"
 #include "backend/layout.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -83,13 +84,7 @@ class RoundedProductOp final : public Op {
   }
 
   void BackwardParams(const OpArgs& args) override {
-    BeginParamsRows(args);
-    const int64_t pieces = (outputs_count_ + kPieceRows - 1) / kPieceRows;
-    ForItems(pieces, rows_ * columns_ * outputs_count_, [&](int64_t piece) {
-      const int64_t begin = piece * kPieceRows, end = std::min(begin + kPieceRows, outputs_count_);
-      BackwardParamsRows(args, begin, end, args.d_params[0] + begin * columns_,
-                         bias_ ? args.d_params[1] + begin : nullptr);
-    });
+    BackwardParamsInPieces(this, args, outputs_count_, columns_, rows_);
   }
 
   bool has_params_rows() const override { return true; }

@@ -152,9 +152,8 @@ Status CheckForm(const V1& layer) {
     if (name == "layer" || name == "bottom" || name == "top") continue;
     if (layer.layer().GetDescriptor()->FindFieldByName(name) == nullptr) {
       return InvalidArgument(
-          "layer \"%s\": field \"%s\" is none of the form of 2013, beside the layer inside or in it; only nets of "
-          "today's "
-          "form can have it",
+          "layer \"%s\": field \"%s\" is none of the form of 2013, beside the layer inside or in it; "
+          "only nets of today's form can have it",
           layer.layer().name().c_str(), name.c_str());
     }
     return InvalidArgument("layer \"%s\": field \"%s\" stands beside the layer inside; expected it in there",

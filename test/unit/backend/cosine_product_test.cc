@@ -76,23 +76,9 @@ class CosineProductTest : public testing::TestWithParam<ProductCase> {
     runner_->SetOutputGradient(0, RandomValues(c.rows() * c.num_output, 22));
   }
 
-  /// One tensor for each input, [rows, K_i], side by side.
-  template <typename Get>
-  Values SideBySide(const Get& get) const {
-    const ProductCase& c = GetParam();
-    Values joined;
-    for (int64_t row = 0; row < c.rows(); ++row) {
-      for (size_t i = 0; i < c.in.size(); ++i) {
-        const int64_t columns = c.in[i].shape.count(1);
-        const Values values = get(static_cast<int>(i));
-        joined.insert(joined.end(), values.begin() + row * columns, values.begin() + (row + 1) * columns);
-      }
-    }
-    return joined;
-  }
   Reference Wanted() const {
     const ProductCase& c = GetParam();
-    const Values x = SideBySide([this](int i) { return runner_->input(i); }), w = runner_->Param(0);
+    const Values x = c.SideBySide([this](int i) { return runner_->input(i); }), w = runner_->Param(0);
     return {Doubles(x.begin(), x.end()), Doubles(w.begin(), w.end()), RandomValues(c.rows() * c.num_output, 22),
             c.rows(), c.num_output};
   }
@@ -101,7 +87,8 @@ class CosineProductTest : public testing::TestWithParam<ProductCase> {
     runner_->Forward();
     ExpectNear(runner_->Output(), want.y, 1e-6f, "output");
     runner_->BackwardInput();
-    ExpectGradient(SideBySide([this](int i) { return runner_->InputGradient(i); }), want.dx, "input's gradient");
+    ExpectGradient(GetParam().SideBySide([this](int i) { return runner_->InputGradient(i); }), want.dx,
+                   "input's gradient");
     runner_->BackwardParams();
     ExpectGradient(runner_->ParamGradient(0), want.dw, "weights' gradient");
   }
@@ -206,7 +193,7 @@ TEST_P(CosineProductTest, ShardsComputeWhatOneDoes) {
       runner_->Forward();
       ExpectNear(runner_->Output(), part_y, 1e-6f, "output");
       runner_->BackwardInput();
-      const Values part_dx = SideBySide([this](int i) { return runner_->InputGradient(i); });
+      const Values part_dx = GetParam().SideBySide([this](int i) { return runner_->InputGradient(i); });
       for (size_t i = 0; i < dx.size(); ++i) dx[i] += part_dx[i];
       runner_->BackwardParams();
       ExpectNear(runner_->ParamGradient(0),

@@ -23,6 +23,19 @@ struct ProductCase {
     for (const TensorDesc& desc : in) sum += desc.shape.count(axis);
     return sum;
   }
+  /// What get(i) yields of each input, [rows, K_i], side by side.
+  template <typename Get>
+  Values SideBySide(const Get& get) const {
+    Values joined;
+    for (int64_t row = 0; row < rows(); ++row) {
+      for (size_t i = 0; i < in.size(); ++i) {
+        const int64_t width = in[i].shape.count(axis);
+        const Values values = get(static_cast<int>(i));
+        joined.insert(joined.end(), values.begin() + row * width, values.begin() + (row + 1) * width);
+      }
+    }
+    return joined;
+  }
   /// The inputs; NHWC instead of blocks that the backend under test does not have.
   Backend::Descs Supported() const {
     Backend::Descs descs = in;

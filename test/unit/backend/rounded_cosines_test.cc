@@ -77,28 +77,13 @@ class RoundedCosinesTest : public testing::TestWithParam<ProductCase> {
     runner_->SetOutputGradient(0, RandomValues(c.rows() * c.num_output, 22));
   }
 
-  /// One tensor for each input, [rows, K_i], side by side.
-  template <typename Get>
-  Values SideBySide(const Get& get) const {
-    const ProductCase& c = GetParam();
-    Values joined;
-    for (int64_t row = 0; row < c.rows(); ++row) {
-      for (size_t i = 0; i < c.in.size(); ++i) {
-        const int64_t columns = c.in[i].shape.count(1);
-        const Values values = get(static_cast<int>(i));
-        joined.insert(joined.end(), values.begin() + row * columns, values.begin() + (row + 1) * columns);
-      }
-    }
-    return joined;
-  }
-
   std::unique_ptr<Op> op_;
   std::optional<OpRunner> runner_;
 };
 
 TEST_P(RoundedCosinesTest, IsItsFormula) {
   const ProductCase& c = GetParam();
-  const Values x = SideBySide([this](int i) { return runner_->input(i); }), w = runner_->Param(0);
+  const Values x = c.SideBySide([this](int i) { return runner_->input(i); }), w = runner_->Param(0);
   const RoundedReference want({x.begin(), x.end()}, {w.begin(), w.end()}, RandomValues(c.rows() * c.num_output, 22),
                               c.rows(), c.num_output);
   // A factor that is a digit off in float32 may be rounded to the next bfloat16: then one product of many is off by its
@@ -106,7 +91,7 @@ TEST_P(RoundedCosinesTest, IsItsFormula) {
   runner_->Forward();
   ExpectNear(runner_->Output(), want.y, 1e-3f, "output");
   runner_->BackwardInput();
-  ExpectNear(SideBySide([this](int i) { return runner_->InputGradient(i); }), want.dx, 2e-3f, "input's gradient");
+  ExpectNear(c.SideBySide([this](int i) { return runner_->InputGradient(i); }), want.dx, 2e-3f, "input's gradient");
   runner_->BackwardParams();
   ExpectNear(runner_->ParamGradient(0), want.dw, 2e-3f, "weights' gradient");
   EXPECT_EQ(runner_->packed_bytes(), op_->packed_bytes());

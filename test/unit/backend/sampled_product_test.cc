@@ -134,25 +134,13 @@ class SampledProductTest : public testing::TestWithParam<std::tuple<ProductCase,
     }
     return joined;
   }
-  /// One tensor for each input, [rows, K_i], side by side.
-  template <typename Get>
-  Values SideBySide(const Get& get) const {
-    Values joined;
-    for (int64_t row = 0; row < case_.rows(); ++row) {
-      for (size_t i = 0; i < case_.in.size(); ++i) {
-        const int64_t columns = case_.in[i].shape.count(1);
-        const Values values = get(static_cast<int>(i));
-        joined.insert(joined.end(), values.begin() + row * columns, values.begin() + (row + 1) * columns);
-      }
-    }
-    return joined;
-  }
   Reference Wanted(int batch) const {
     Values w;
     for (const int64_t c : update_.batches[batch].classes) {
       w.insert(w.end(), weights_.begin() + c * case_.columns(), weights_.begin() + (c + 1) * case_.columns());
     }
-    return {SideBySide([&](int i) { return InputOf(batch, i); }), w, OutputGradientOf(batch), case_.rows(), normalize_};
+    return {case_.SideBySide([&](int i) { return InputOf(batch, i); }), w, OutputGradientOf(batch), case_.rows(),
+            normalize_};
   }
   /// The gradient of batches [0, end), [room, columns].
   Values WantedGradient(int end) const {
@@ -197,7 +185,7 @@ TEST_P(SampledProductTest, EachBatchIsItsFormula) {
     }
     ExpectNear(got, InRoom(batch, {want.y.begin(), want.y.end()}, 0), kTolerance, "output");
     runner_->BackwardInput();
-    ExpectNear(SideBySide([this](int i) { return runner_->InputGradient(i); }), {want.dx.begin(), want.dx.end()},
+    ExpectNear(case_.SideBySide([this](int i) { return runner_->InputGradient(i); }), {want.dx.begin(), want.dx.end()},
                kTolerance, "input's gradient");
   }
 }
