@@ -392,6 +392,9 @@ class Backend {
   /// gradient of every input is y's, in whose memory it lies: there is no BackwardInput.
   virtual StatusOr<OpPtr> Sum(bool bias, const Descs& in) = 0;
 
+  /// Makes the gradients of parameters complete that BackwardParams of this backend's ops has kept back so far, in
+  /// another layout: all in few launches. Before d_params is read, and before captured work ends.
+  virtual void FinishGradients() {}
   /// Updates histories and weights of each part, in one pass over memory (see UpdateCoefficients). All parts in one
   /// call cost least on a GPU. `parts` may be freed after the call, what it points to only when the work is done.
   virtual void UpdateParams(std::span<const UpdatePart> parts) = 0;

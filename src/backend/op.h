@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/class_sample.h"
+#include "backend/update.h"
 #include "tensor/buffer.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +41,14 @@ class PackedParams {
   /// refer to the op, which may be gone by then.
   /// @param fill_rows the same in parts, for RefillRows; must not refer to the op. Null: there is none.
   std::byte* Get(const std::string& key, size_t bytes, uint64_t version, Fill fill, FillRows fill_rows = nullptr);
+  /// The same for a copy that an update can write itself (WrittenByUpdate). @param form its `data` is not read.
+  std::byte* Get(const std::string& key, size_t bytes, uint64_t version, Fill fill, const ValueCopy& form);
+  /// The copy that an update of the values has to write (UpdatePart::copy): it counts as one of `version` from now on.
+  /// Its `data` is null where there is none. Of several copies it is always the same one; Refresh fills the others.
+  ValueCopy WrittenByUpdate(uint64_t version);
+  /// Memory under a key of its own, zeroed when it is made, for what the ops that share the parameter keep there. Stays
+  /// valid, at one address, as long as this object. Throws as Get.
+  std::byte* Space(const std::string& key, size_t bytes);
   /// Writes rows [begin, end) of the values, which have just changed, to all copies that have a FillRows. On the
   /// calling thread; several may do so at once for different rows. Host memory only.
   void RefillRows(int64_t begin, int64_t end) const;
@@ -56,9 +66,13 @@ class PackedParams {
     uint64_t version = 0;
     Fill fill;
     FillRows fill_rows;
+    std::optional<ValueCopy> form;
   };
+  /// Makes room. @return whether the contents are lost.
+  bool Resize(Copy* copy, size_t bytes) const;
   Device* device_;
   std::map<std::string, Copy> copies_;
+  std::map<std::string, Copy> spaces_;  // with buffers alone
 };
 
 /// One parameter as an op reads it: dense float32 in Caffe's layout ([O, C / group, kH, kW], [num_output, K],
@@ -135,7 +149,8 @@ class Op {
   virtual void Forward(const OpArgs& args) = 0;
   /// Computes d_in from d_out, and from in, out, saved and params as far as the op reads them.
   virtual void BackwardInput(const OpArgs& args) = 0;
-  /// Computes d_params from `in`, d_out and params, or adds to them (args.accumulate). May run much later than
+  /// Computes d_params from `in`, d_out and params, or adds to them (args.accumulate); they are complete after
+  /// Backend::FinishGradients. May run much later than
   /// BackwardInput; for products also by an op of more rows, over the rows of all micro-batches of an update at once,
   /// without `saved`.
   virtual void BackwardParams(const OpArgs&) {}

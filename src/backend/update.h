@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/element_type.h"
 #include "base/host_device.h"
 
 #include <math.h>
@@ -80,6 +81,16 @@ HP_HOST_DEVICE inline void UpdateStep(const UpdateCoefficients& c, float gradien
   *weight = w - (kRule == UpdateRule::kSgd ? h : (1 + c.keep) * h - c.keep * before);
 }
 
+/// A copy of a parameter's values [A, channels, pixels] in another order and element type: [A, pixels, pixel_stride],
+/// as convolutions in NHWC read their weights. Places behind the channels of a pixel stay as they are. With one channel
+/// and one pixel the order is that of the values.
+struct ValueCopy {
+  void* data = nullptr;  ///< null: there is no copy
+  ElementType element = ElementType::kFloat32;
+  int64_t channels = 1, pixels = 1;
+  int64_t pixel_stride = 1;  ///< elements from one pixel to the next, at least `channels`
+};
+
 /// A parameter in an update, or any range of its elements: elements do not depend on each other. The arrays are
 /// [n] float32 in the device's memory and do not overlap, nor do those of different parts of one call.
 struct UpdatePart {
@@ -88,6 +99,7 @@ struct UpdatePart {
   const float* gradient = nullptr;
   float *history = nullptr, *weights = nullptr;  ///< history: null for kAverage
   float* second = nullptr;                       ///< the second history; null unless HasSecond
+  ValueCopy copy = {};                           ///< is written, too; only of a whole parameter, and only on a GPU
 };
 
 /// An array whose sum of squares is wanted, and where the result goes. All in the device's memory.

@@ -103,10 +103,9 @@ bool Compute::Exchanges(const Task& task) const {
 }
 
 void Compute::RunBackward(const Work& work) const {
-  const bool exchanges = Exchanges(work.task);
-  work.net.Backward(work.task.segment, work.run, [&](const NetStep& step) {
-    if (exchanges) GiveToExchange(work, step);
-  });
+  std::function<void(const NetStep&)> on_weights;
+  if (Exchanges(work.task)) on_weights = [&](const NetStep& step) { GiveToExchange(work, step); };
+  work.net.Backward(work.task.segment, work.run, on_weights);
 }
 
 void Compute::GiveToExchange(const Work& work, const NetStep& step) const {

@@ -239,6 +239,8 @@ void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) 
       parts.push_back(UpdateOf(param, CoefficientsOf(param, size), size, {0, params->count(param)},
                                params->gradient(param).data()));
       params->MarkUpdated(param, size.clock + 1);
+      const ParamView updated = params->View(param);
+      parts.back().copy = updated.packed->WrittenByUpdate(updated.version);
     }
   }
   options_.backend->UpdateParams(parts);

@@ -97,11 +97,15 @@ void NodeNet::Backward(int segment, const NetRun& run, const std::function<void(
     if (!step->backward) continue;
     InputGradient(*step, run);
     if (step->in_backward) {
-      WeightGradient(*step, run);
-      on_weights(*step);
+      BeginWeightGradient(*step, run);
+      if (on_weights) {
+        backend_->FinishGradients();
+        on_weights(*step);
+      }
     }
     if (run.between_layers != nullptr) (*run.between_layers)();
   }
+  backend_->FinishGradients();
 }
 
 void NodeNet::InputGradient(const NetStep& step, const NetRun& run) const {
@@ -112,6 +116,11 @@ void NodeNet::InputGradient(const NetStep& step, const NetRun& run) const {
 }
 
 void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {
+  BeginWeightGradient(step, run);
+  backend_->FinishGradients();
+}
+
+void NodeNet::BeginWeightGradient(const NetStep& step, const NetRun& run) const {
   for (const int param : step.clears) {
     if (Accumulates(step, run)) break;
     backend_->Clear({run.gradients[param], static_cast<size_t>(plan_.params()[param].block.count())});

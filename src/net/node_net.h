@@ -153,6 +153,7 @@ class NodeNet {
   /// Runs the backward passes of a segment's steps, last step first: input gradients, and for in_backward steps the
   /// gradients of their parameters.
   /// @param on_weights called after each in_backward step: its parameters' gradients of this micro-batch are added.
+  /// Null: nobody wants them before the end, when a GPU has them all with fewer launches.
   void Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const;
   /// The parts of Forward and Backward that one step has, for who measures them: its forward pass, and the gradients of
   /// its inputs (nothing where no input wants one). In the same order.
@@ -174,6 +175,8 @@ class NodeNet {
   friend class NodeNetBuilder;
   friend class MemoryPlanner;
   NodeNet(const NodePlan& plan, int64_t rows) : plan_(plan), rows_(rows) {}
+  /// WeightGradient, but for Backend::FinishGradients.
+  void BeginWeightGradient(const NetStep& step, const NetRun& run) const;
   /// How many labels lie behind images.
   int64_t labels_behind() const;
   /// Whether earlier micro-batches of the update have gradients of the step's parameters.

@@ -26,7 +26,7 @@ class WindowOp : public Op {
   void BackwardParams(const OpArgs& args) final {
     const bool relu_pending = relu_gradient_ && args.d_in[0].data == nullptr;  // there was no BackwardInput
     if (relu_pending) TakeBackRelu(args);
-    void* d_weights = weights_.Target(args, args.scratch + weights_offset_);
+    void* d_weights = weights_.Target(args);
     WeightGradient(Source(args), OutputGradient(args), d_weights, args.scratch);
     weights_.Store(args, d_weights);
     if (!bias_) return;
@@ -64,7 +64,6 @@ class WindowOp : public Op {
     plan.Add(convolution_->workspace_bytes());
     input_offset_ = plan.Add(input_.copy_bytes());
     output_offset_ = plan.Add(output_.copy_bytes());
-    weights_offset_ = plan.Add(weights_.gradient_bytes());
     if (bias_) sums_offset_ = plan.Add(SumsBytes());
     scratch_bytes_ = plan.bytes();
   }
@@ -100,7 +99,7 @@ class WindowOp : public Op {
   const KrscWeights weights_;
   std::optional<TypedBias> bias_;
   const std::unique_ptr<GpuConvolution> convolution_;
-  size_t input_offset_ = 0, output_offset_ = 0, weights_offset_ = 0, sums_offset_ = 0;
+  size_t input_offset_ = 0, output_offset_ = 0, sums_offset_ = 0;
   bool relu_gradient_ = false;  // of a ReLU behind it, which this op has to take back
 };
 

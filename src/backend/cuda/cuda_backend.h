@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cuda/kept_gradients.h"
 #include "backend/cuda/library.h"
 #include "backend/cuda/ops.h"
 #include "tensor/buffer.h"
@@ -21,7 +22,8 @@ class CudaBackend final : public Backend {
   CudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library, Buffer partial_sums)
       : library_(std::move(library)),
         partial_sums_(std::move(partial_sums)),
-        context_{gpu, library_.get(), reinterpret_cast<double*>(partial_sums_.data())} {}
+        kept_gradients_(gpu->stream(Device::kCompute)),
+        context_{gpu, library_.get(), &kept_gradients_, reinterpret_cast<double*>(partial_sums_.data())} {}
 
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) override;
@@ -70,6 +72,7 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;
   StatusOr<OpPtr> Sum(bool bias, const Descs& in) override;
 
+  void FinishGradients() override { kept_gradients_.Finish(); }
   void UpdateParams(std::span<const UpdatePart> parts) override { cuda::UpdateParams(context_.stream(), parts); }
   void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }
   void FloatImages(const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out) override {
@@ -80,6 +83,7 @@ class CudaBackend final : public Backend {
  private:
   const std::unique_ptr<GpuLibrary> library_;
   const Buffer partial_sums_;
+  KeptGradients kept_gradients_;
   const GpuContext context_;
 };
 

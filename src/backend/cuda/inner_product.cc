@@ -175,7 +175,7 @@ class InnerProductOp final : public Op {
     const auto fill = [stream = context_.stream(), to = ConvertedWeights(), data = param.data](std::byte* copy) {
       CopyLayout(stream, {to.shape, 1}, data, to, copy);
     };
-    return param.packed->Get("16 bits", ConvertedWeights().bytes(), param.version, fill) +
+    return param.packed->Get("16 bits", ConvertedWeights().bytes(), param.version, fill, {.element = element_}) +
            Offset(block) * BytesOf(element_);
   }
 

@@ -1,8 +1,10 @@
 #pragma once
 
-#include "backend/cuda/add_layout.h"
+#include "backend/cuda/kept_gradients.h"
 #include "backend/cuda/ops.h"
 #include "backend/layout.h"
+
+#include <string>
 
 namespace hp::cuda {
 
@@ -37,39 +39,46 @@ class NhwcTensor {
   const TensorDesc desc_, nhwc_;
 };
 
-/// Weights [A, B, kH, kW], as Caffe has them, in [A, kH, kW, B], made once for each version of them; and their
-/// gradient.
+/// Weights [A, B, kH, kW], as Caffe has them, in [A, kH, kW, B], made once for each version of them, mostly by the
+/// update itself; and their gradient.
 class KrscWeights {
  public:
   KrscWeights(const GpuContext& context, const Shape& shape)
-      : stream_(context.stream()), weights_{shape, 1}, krsc_{shape, shape[1], context.library->element()} {}
+      : context_(context), weights_{shape, 1}, krsc_{shape, shape[1], context.library->element()} {}
 
-  size_t packed_bytes() const { return InPlace() ? 0 : krsc_.bytes(); }
-  size_t gradient_bytes() const { return krsc_.bytes(); }  ///< of the scratch area that Target wants
+  /// Of the copy and the gradient.
+  size_t packed_bytes() const { return (InPlace() ? 0 : krsc_.bytes()) + krsc_.bytes(); }
   const void* Read(const ParamView& param) const {
     if (InPlace()) return param.data;
     // Kept beyond this call, and perhaps beyond this op.
-    const auto fill = [stream = stream_, from = weights_, to = krsc_, data = param.data](std::byte* copy) {
+    const auto fill = [stream = context_.stream(), from = weights_, to = krsc_, data = param.data](std::byte* copy) {
       CopyLayout(stream, from, data, to, copy);
     };
-    return param.packed->Get("krsc " + krsc_.shape.ToString(), krsc_.bytes(), param.version, fill);
+    return param.packed->Get(Key(), krsc_.bytes(), param.version, fill, Form());
   }
   /// Where their gradient is to be written, for Store. One in Caffe's own layout that is not added to needs no detour.
-  void* Target(const OpArgs& args, std::byte* scratch) const {
-    return InPlace() && !args.accumulate ? static_cast<void*>(args.d_params[0]) : scratch;
+  void* Target(const OpArgs& args) const {
+    if (InPlace() && !args.accumulate) return args.d_params[0];
+    std::byte* const memory = args.params[0].packed->Space(Key() + " gradient", krsc_.bytes());
+    context_.kept_gradients->BeforeWriting(memory);
+    return memory;
   }
-  void Store(const OpArgs& args, const void* target) const {
-    if (args.accumulate) {
-      AddNhwcToDense(stream_, krsc_, target, args.d_params[0]);
-    } else if (target != args.d_params[0]) {
-      CopyLayout(stream_, krsc_, target, weights_, args.d_params[0]);
-    }
+  void Store(const OpArgs& args, void* target) const {
+    if (target == args.d_params[0]) return;
+    ValueCopy from = Form();
+    from.data = target;
+    context_.kept_gradients->Keep({from, krsc_.count(), args.accumulate, args.d_params[0]});
   }
 
  private:
   bool InPlace() const { return LiesNhwc(weights_) && weights_.element == krsc_.element; }
+  std::string Key() const { return "krsc " + krsc_.shape.ToString(); }
+  ValueCopy Form() const {
+    const int64_t channels = krsc_.shape[1];
+    return {nullptr, krsc_.element, channels, krsc_.shape.count(2), channels};
+  }
 
-  const GpuStream stream_;
+  const GpuContext context_;
   const TensorDesc weights_, krsc_;
 };
 
@@ -85,7 +94,7 @@ class TypedBias {
     const auto fill = [stream = stream_, from = bias_, to = typed_, data = param.data](std::byte* copy) {
       CopyLayout(stream, from, data, to, copy);
     };
-    return param.packed->Get("16 bits", typed_.bytes(), param.version, fill);
+    return param.packed->Get("16 bits", typed_.bytes(), param.version, fill, {.element = typed_.element});
   }
 
  private:

@@ -8,10 +8,15 @@
 
 namespace hp {
 
+namespace cuda {
+class KeptGradients;
+}
+
 /// What an op of a GPU works with; outlives it.
 struct GpuContext {
   Gpu* gpu = nullptr;
   GpuLibrary* library = nullptr;
+  cuda::KeptGradients* kept_gradients = nullptr;
   double* partial_sums = nullptr;  ///< [cuda::PartialSums()], for work in the compute stream
   GpuStream stream() const { return gpu->stream(Device::kCompute); }
 };

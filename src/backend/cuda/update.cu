@@ -1,5 +1,7 @@
+#include "backend/cuda/element.h"
 #include "backend/cuda/ops.h"
-#include "backend/cuda/pack.h"
+#include "backend/cuda/parts.h"
+#include "backend/cuda/value_place.h"
 #include "backend/update.h"
 
 #include "glog/logging.h"
@@ -7,66 +9,67 @@
 #include <algorithm>
 #include <vector>
 
-// A net has many small parameters: launches, not bytes, would decide the time of a kernel for each. So one takes many.
 namespace hp::cuda {
 namespace {
 
-/// Of one launch, whose arguments may have 4 KB.
-constexpr int kMostParts = 44;
+// --- Updates
 
-/// Items that stand behind each other, those of part 0 first.
-struct Runs {
-  int count = 0;
-  int64_t ends[kMostParts] = {};
+/// Of one launch.
+constexpr int kMostUpdates = 28;
 
-  void Add(int64_t items) {
-    ends[count] = total() + items;
-    ++count;
+/// A copy that is written with the values.
+class WrittenCopy {
+ public:
+  WrittenCopy() = default;
+  WrittenCopy(const ValueCopy& copy, int64_t count) : data_(copy.data), place_(copy, count), element_(copy.element) {}
+
+  HP_HOST_DEVICE bool there() const { return data_ != nullptr; }
+  /// What becomes of values [i, i + W).
+  template <int W>
+  HP_HOST_DEVICE void Write(int64_t i, const Pack<float, W>& values) const {
+    if (element_ == ElementType::kBFloat16) return WriteTo(static_cast<Bfloat16*>(data_), i, values);
+    if (element_ == ElementType::kFloat16) return WriteTo(static_cast<Float16*>(data_), i, values);
+    WriteTo(static_cast<float*>(data_), i, values);
   }
-  int64_t total() const { return count == 0 ? 0 : ends[count - 1]; }
 
-  /// Whose item it is. @param within its number among the part's.
-  HP_HOST_DEVICE int PartOf(int64_t item, int64_t* within) const {
-    int first = 0, last = count - 1;
-    while (first < last) {
-      const int middle = (first + last) / 2;
-      if (item < ends[middle]) {
-        last = middle;
-      } else {
-        first = middle + 1;
-      }
-    }
-    *within = first == 0 ? item : item - ends[first - 1];
-    return first;
+ private:
+  template <int W, typename T>
+  HP_HOST_DEVICE void WriteTo(T* to, int64_t i, const Pack<float, W>& values) const {
+    if (place_.in_order()) return WritePack(to + i, values);
+    for (int w = 0; w < W; ++w) Put(values.of[w], to + place_(i + w));
   }
+
+  void* data_ = nullptr;
+  ValuePlace place_;
+  ElementType element_ = ElementType::kFloat32;
 };
 
-/// Calls visit(parts) for at most kMostParts of them at a time.
-template <typename Part, typename Visit>
-void ForParts(std::span<const Part> parts, const Visit& visit) {
-  for (size_t begin = 0; begin < parts.size(); begin += kMostParts) {
-    visit(parts.subspan(begin, std::min<size_t>(kMostParts, parts.size() - begin)));
-  }
-}
+/// A part of UpdateParams, as its kernel sees it.
+struct Updated {
+  UpdateCoefficients coefficients;
+  const float* gradient;
+  float *history, *weights, *second;
+  int64_t packs;
+  WrittenCopy copy;
+};
 
 /// Reads gradient, histories and weights, writes all but the first. An item is a pack, or an element of what is left.
 template <UpdateRule kRule, bool kL1>
 struct Update {
-  Runs runs;
-  UpdatePart parts[kMostParts];
-  int64_t packs[kMostParts];
+  Runs<kMostUpdates> runs;
+  Updated parts[kMostUpdates];
 
   HP_HOST_DEVICE void operator()(int64_t item) const {
     int64_t i;
-    const int part = runs.PartOf(item, &i);
-    if (i < packs[part]) {
-      Run<4>(parts[part], 4 * i);
+    const Updated& part = parts[runs.PartOf(item, &i)];
+    if (i < part.packs) {
+      Run<4>(part, 4 * i);
     } else {
-      Run<1>(parts[part], 3 * packs[part] + i);
+      Run<1>(part, 3 * part.packs + i);
     }
   }
   template <int W>
-  HP_HOST_DEVICE static void Run(const UpdatePart& part, int64_t i) {
+  HP_HOST_DEVICE static void Run(const Updated& part, int64_t i) {
     const Pack<float, W> g = LoadPack<W>(part.gradient + i);
     Pack<float, W> w = LoadPack<W>(part.weights + i);
     if constexpr (kRule == UpdateRule::kAverage) {
@@ -79,23 +82,32 @@ struct Update {
       if constexpr (HasSecond(kRule)) StorePack(part.second + i, s);
     }
     StorePack(part.weights + i, w);
+    if (part.copy.there()) part.copy.Write(i, w);
   }
 };
-static_assert(sizeof(Update<UpdateRule::kSgd, true>) <= 4000);
+static_assert(sizeof(Update<UpdateRule::kSgd, true>) <= kMostArgumentBytes);
 
 template <UpdateRule kRule, bool kL1>
 void UpdateParts(const GpuStream& stream, std::span<const UpdatePart> parts) {
   Update<kRule, kL1> update = {};
   for (size_t i = 0; i < parts.size(); ++i) {
-    const UpdatePart& part = update.parts[i] = parts[i];
-    update.packs[i] = Packable({part.gradient, part.history, part.second, part.weights}) ? part.n / 4 : 0;
-    update.runs.Add(part.n - 3 * update.packs[i]);
+    const UpdatePart& part = parts[i];
+    const int64_t packs = Packable({part.gradient, part.history, part.second, part.weights}) ? part.n / 4 : 0;
+    update.parts[i] = {part.coefficients,
+                       part.gradient,
+                       part.history,
+                       part.weights,
+                       part.second,
+                       packs,
+                       WrittenCopy(part.copy, part.n)};
+    update.runs.Add(part.n - 3 * packs);
   }
   ForEach(stream, update.runs.total(), update);
 }
 
 // --- Sums of squares
 
+constexpr int kMostParts = 44;       // of one launch
 constexpr int64_t kLeastRow = 4096;  // values that a block of threads is worth waking for
 constexpr int64_t kMostRows = 1024;  // of a part: enough blocks for any GPU
 
@@ -112,7 +124,7 @@ struct DoubleSum {
 };
 
 struct SquaresOfRows : DoubleSum {
-  Runs rows;
+  Runs<kMostParts> rows;
   SquaresPart parts[kMostParts];
   double* sums;
 
@@ -134,7 +146,7 @@ struct SquaresOfRows : DoubleSum {
 };
 
 struct SumOfRows : DoubleSum {
-  Runs rows;
+  Runs<kMostParts> rows;
   const double* row_sums;
   double* sums[kMostParts];
 
@@ -165,7 +177,7 @@ void UpdateLearned(const GpuStream& stream, std::span<const UpdatePart> parts) {
 /// Parts of one rule: they differ in numbers, not in what is done with them.
 void UpdateAlike(const GpuStream& stream, std::span<const UpdatePart> parts) {
   if (parts.empty()) return;
-  ForParts(parts, [&](std::span<const UpdatePart> some) {
+  ForParts<kMostUpdates>(parts, [&](std::span<const UpdatePart> some) {
     switch (parts[0].coefficients.rule) {
       case UpdateRule::kSgd:
         return UpdateLearned<UpdateRule::kSgd>(stream, some);
@@ -196,7 +208,7 @@ void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts) {
 }
 
 void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts) {
-  ForParts(parts, [&](std::span<const SquaresPart> some) {
+  ForParts<kMostParts>(parts, [&](std::span<const SquaresPart> some) {
     SquaresOfRows rows = {};
     SumOfRows whole = {};
     for (size_t i = 0; i < some.size(); ++i) {

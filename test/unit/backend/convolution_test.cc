@@ -249,6 +249,7 @@ TEST_P(ConvolutionTest, PackedWeightsTakeWhatThePlanOfMemoryHeard) {
     runner->SetOutputGradient(0, RandomValues(GetParam().out.count(), 10));
     if (GetParam().input_gradient) runner->BackwardInput();
     runner->BackwardParams();
+    runner->BackwardParams(/*accumulate=*/true);
     EXPECT_EQ(runner->packed_bytes(), runner->op()->packed_bytes());
   });
 }

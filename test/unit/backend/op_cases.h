@@ -57,7 +57,7 @@ class OpBench {
  public:
   /// @param element that all values are rounded to.
   OpBench(Device* device, Backend* backend, const OpCase& c, const Backend::Descs& in, ElementType element)
-      : device_(device), element_(element), below_(c.below), shares_(c.shares) {
+      : device_(device), backend_(backend), element_(element), below_(c.below), shares_(c.shares) {
     auto op = c.make(*backend, in);
     EXPECT_TRUE(op.ok()) << op.status();
     op_ = *std::move(op);
@@ -116,6 +116,7 @@ class OpBench {
     op_->Forward(args_);
     op_->BackwardInput(args_);
     op_->BackwardParams(args_);
+    backend_->FinishGradients();
   }
   std::vector<Values> Results() {
     std::vector<Values> results;
@@ -156,6 +157,7 @@ class OpBench {
   }
 
   Device* const device_;
+  Backend* const backend_;
   const ElementType element_;
   const int64_t below_;  ///< as in OpCase
   const bool shares_;    ///< likewise

@@ -169,6 +169,7 @@ class OpRunner {
     Call([this, accumulate](OpArgs args) {
       args.accumulate = accumulate;
       op_->BackwardParams(args);
+      UnderTest().backend->FinishGradients();
     });
   }
   /// Calls `body` with the arguments as the methods above would.

@@ -103,6 +103,37 @@ TEST(UpdateParams, TakesManyParametersAtOnce) {
   }
 }
 
+/// A copy of the values beside them, in NHWC with and without places behind the channels, or in order.
+TEST(UpdateParams, WritesACopyToo) {
+  struct Form {
+    int64_t rows, channels, pixels, stride;
+  };
+  for (const ElementType element : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    for (const Form& form : {Form{1, 1, 1, 1}, {1003, 1, 1, 1}, {7, 5, 9, 5}, {4, 3, 121, 8}, {6, 32, 1, 32}}) {
+      for (const int64_t begin : {0, 1}) {  // values that are not aligned
+        SCOPED_TRACE(testing::Message() << form.rows << " x " << form.channels << " x " << form.pixels << ", stride "
+                                        << form.stride << ", type " << static_cast<int>(element) << " from " << begin);
+        const int64_t n = form.rows * form.channels * form.pixels, places = form.rows * form.pixels * form.stride;
+        Parameter parameter(n + begin);
+        UpdatePart part = parameter.Part({.rate = 0.1f, .keep = 0.9f}, begin);
+        ReachableVector<float> copy(places, 77);
+        part.copy = {copy.data(), element, form.channels, form.pixels, form.stride};
+        const TensorDesc places_desc = {Shape{places}, 1, element};
+        WriteTensor({places_desc, copy.data()}, Values(places, 77));
+        Gpu().UpdateParams({&part, 1});
+        Synchronize();
+        Values want(places, 77);
+        for (int64_t i = 0; i < n; ++i) {
+          const int64_t pixel = i % form.pixels, line = i / form.pixels;
+          const int64_t row = line / form.channels, channel = line % form.channels;
+          want[(row * form.pixels + pixel) * form.stride + channel] = Rounded(element, parameter.weights[begin + i]);
+        }
+        EXPECT_EQ(ReadTensor({places_desc, copy.data()}), want);
+      }
+    }
+  }
+}
+
 double SumOfSquaresNow(const Values& values) {
   ReachableVector<double> sum = {-1};
   const SquaresPart part = {values.data(), static_cast<int64_t>(values.size()), sum.data()};

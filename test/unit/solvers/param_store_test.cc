@@ -232,5 +232,42 @@ TEST(PackedParams, AnUpdateWritesRowsOfCopiesThatHaveThem) {
   EXPECT_EQ(whole, 2);
 }
 
+/// One copy is the update's, with its form; the others are filled when they are next wanted.
+TEST(PackedParams, AnUpdateWritesOneWholeCopyThatHasAForm) {
+  PackedParams packed;
+  int fills[3] = {};
+  std::byte* data[3] = {};
+  const auto get = [&](uint64_t version) {
+    const auto fill = [&fills](int copy) { return [&fills, copy](std::byte*) { ++fills[copy]; }; };
+    data[0] = packed.Get("a, without", 8, version, fill(0));
+    data[1] = packed.Get("b, with", 16, version, fill(1), {nullptr, ElementType::kBFloat16, 3, 4, 8});
+    data[2] = packed.Get("c, with", 24, version, fill(2), {nullptr, ElementType::kFloat16});
+  };
+  EXPECT_EQ(packed.WrittenByUpdate(1).data, nullptr) << "there is none yet";
+  get(1);
+  const ValueCopy written = packed.WrittenByUpdate(2);
+  EXPECT_EQ(written.data, data[1]);
+  EXPECT_EQ(written.element, ElementType::kBFloat16);
+  EXPECT_EQ(written.channels, 3);
+  EXPECT_EQ(written.pixels, 4);
+  EXPECT_EQ(written.pixel_stride, 8);
+  get(2);
+  EXPECT_THAT(fills, testing::ElementsAre(2, 1, 2));
+  packed.Refresh(3);
+  EXPECT_THAT(fills, testing::ElementsAre(3, 2, 3)) << "what no update has written";
+}
+
+TEST(PackedParams, ASpaceKeepsItsPlaceAndItsContents) {
+  PackedParams packed;
+  std::byte* const space = packed.Space("gradient", 8);
+  EXPECT_EQ(space[7], std::byte{0});
+  space[7] = std::byte{1};
+  packed.Get("gradient", 4, 1, [](std::byte* copy) { copy[0] = std::byte{2}; });
+  packed.Refresh(2);
+  EXPECT_EQ(packed.Space("gradient", 8), space);
+  EXPECT_EQ(space[7], std::byte{1});
+  EXPECT_EQ(packed.bytes(), 12u);
+}
+
 }  // namespace
 }  // namespace hp

@@ -1,0 +1,82 @@
+#include "backend/cuda/element.h"
+#include "backend/cuda/kept_gradients.h"
+#include "backend/cuda/parts.h"
+#include "backend/cuda/value_place.h"
+
+#include <algorithm>
+#include <span>
+
+namespace hp::cuda {
+namespace {
+
+constexpr int kMostKept = 48;  // of one launch
+
+/// Writes `to` in order. What it reads in another order is a layer's weights, so small that the cache has the rest of a
+/// line when its turn comes.
+template <typename T>
+struct FinishParts {
+  struct Part {
+    const T* from;
+    float* to;
+    int64_t packs;
+    ValuePlace place;
+    bool add;
+  };
+  Runs<kMostKept> runs;
+  Part parts[kMostKept];
+
+  HP_HOST_DEVICE void operator()(int64_t item) const {
+    int64_t i;
+    const Part& part = parts[runs.PartOf(item, &i)];
+    if (i < part.packs) {
+      Run<4>(part, 4 * i);
+    } else {
+      Run<1>(part, 3 * part.packs + i);
+    }
+  }
+  template <int W>
+  HP_HOST_DEVICE static void Run(const Part& part, int64_t i) {
+    Pack<float, W> sum = {};
+    if (part.place.in_order()) {
+      sum = ReadPack<W>(part.from + i);
+    } else {
+      for (int w = 0; w < W; ++w) sum.of[w] = ToFloat(part.from[part.place(i + w)]);
+    }
+    if (part.add) {
+      const Pack<float, W> before = LoadPack<W>(part.to + i);
+      for (int w = 0; w < W; ++w) sum.of[w] = before.of[w] + sum.of[w];
+    }
+    StorePack(part.to + i, sum);
+  }
+};
+
+template <typename T>
+void FinishSome(const GpuStream& stream, std::span<const KeptGradient> gradients) {
+  FinishParts<T> finish = {};
+  static_assert(sizeof(finish) <= kMostArgumentBytes);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const KeptGradient& gradient = gradients[i];
+    const int64_t packs = Packable({gradient.from.data, gradient.to}) ? gradient.n / 4 : 0;
+    finish.parts[i] = {static_cast<const T*>(gradient.from.data), gradient.to, packs,
+                       ValuePlace(gradient.from, gradient.n), gradient.add};
+    finish.runs.Add(gradient.n - 3 * packs);
+  }
+  ForEach(stream, finish.runs.total(), finish);
+}
+
+}  // namespace
+
+void KeptGradients::BeforeWriting(const void* memory) {
+  const auto holds = [memory](const KeptGradient& gradient) { return gradient.from.data == memory; };
+  if (std::any_of(kept_.begin(), kept_.end(), holds)) Finish();
+}
+
+void KeptGradients::Finish() {
+  ForParts<kMostKept>(std::span<const KeptGradient>(kept_), [&](std::span<const KeptGradient> some) {
+    const ElementType element = some[0].from.element;  // the library's
+    WithElementType(element, [&](auto type) { FinishSome<typename decltype(type)::Type>(stream_, some); });
+  });
+  kept_.clear();
+}
+
+}  // namespace hp::cuda
