@@ -100,6 +100,9 @@ struct UpdatePart {
   float *history = nullptr, *weights = nullptr;  ///< history: null for kAverage
   float* second = nullptr;                       ///< the second history; null unless HasSecond
   ValueCopy copy = {};                           ///< is written, too; only of a whole parameter, and only on a GPU
+  /// Becomes a NaN if a gradient is not finite, else stays as it is: what SquaresPart would say, without a pass of its
+  /// own over the gradient. Null: nobody asks.
+  double* not_finite = nullptr;
 };
 
 /// An array whose sum of squares is wanted, and where the result goes. All in the device's memory.

@@ -13,8 +13,9 @@
 
 namespace hp {
 
-/// The sums of squares of a node's gradients, for the norm and to find numbers that are not finite; where rates go by
-/// norms (larc), those of the parameters' values as well. Only of groups that count on this node
+/// The sums of squares of a node's gradients, for the norm; where rates go by norms (larc), those of the parameters'
+/// values as well. Where nobody asks for a norm, only whether gradients are finite, which updates see: a sum is then 0
+/// or a NaN. Only of groups that count on this node
 /// (ParamGroupPlan::counts): others have equal gradients elsewhere, or none. Owned by Updater; executor thread, except
 /// AddTo (as Compute::Collect) and OfWhole. A "param" is an index into the ParamStore.
 class GradientNorms {
@@ -37,6 +38,10 @@ class GradientNorms {
   /// Computes those of the groups' gradients, which are whole, and of their values before the update of `clock`. On a
   /// device with memory of its own it only puts work into kCompute and kCopyOut.
   void Enqueue(int64_t clock, const std::vector<int>& groups);
+  /// Where the update of `clock` notes that a gradient is not finite (UpdatePart::not_finite).
+  double* Check(int64_t clock, int param);
+  /// After the updates that got a Check of these parameters: fetches what they noted.
+  void FetchChecks(int64_t clock, std::vector<int> params);
   /// Those of a gradient that was never in memory as a whole.
   void Set(int64_t clock, int param, double sum) { of(clock)[param] = sum; }
   /// Puts the sum over all gradients of the clock into `report`, without the loss scale, and the first layer that made

@@ -74,13 +74,12 @@ void Updater::DeferredGradient(const NetStep& step) {
 
 // A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
 // large layer never goes to memory and back. Copies of the weights that can be written in pieces are written there,
-// too. The sums of squares are added in the order of the rows. Host's device only.
+// too. Host's device only.
 void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
   const UpdateSample* const sample = SampleOf(step);
-  const int64_t rows = RowsOf(step), row = options_.params->param(weights).block.cols();
-  const int64_t each = step.update_op->piece_rows();
-  std::vector<double> piece_squares((rows + each - 1) / each, 0);
+  const int64_t row = options_.params->param(weights).block.cols(), each = step.update_op->piece_rows();
+  double check = 0;  // or a NaN
   // Of a sample's rows nobody keeps copies, and those of frozen weights are as they were.
   const bool refill = sample == nullptr && !options_.params->param(weights).frozen();
   PackedParams* const packed = options_.params->View(weights).packed;
@@ -90,9 +89,12 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
     float* d_weights = pieces_[omp_get_thread_num()].data();
     float* d_bias = bias < 0 ? nullptr : d_weights + each * row;
     op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
-    double& sum = piece_squares[begin / each];
-    sum = UpdateRows(weights, size, begin, end, d_weights, sample);
-    if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias, nullptr);
+    double found = ApplyRows(weights, size, begin, end, d_weights, sample);
+    if (bias >= 0) found += ApplyRows(bias, size, begin, end, d_bias, nullptr);
+    if (found != 0) {
+#pragma omp atomic write
+      check = found;
+    }
     if (refill) packed->RefillRows(begin, end);
   });
   for (int param : step.params) {
@@ -100,7 +102,7 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
     if (!options_.params->param(param).frozen()) options_.params->MarkUpdated(param, size.clock + 1);
   }
   if (refill) packed->MarkRefilled(options_.params->View(weights).version);
-  norms_->Set(size.clock, weights, std::accumulate(piece_squares.begin(), piece_squares.end(), 0.0));
+  norms_->Set(size.clock, weights, check);
 }
 
 UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
@@ -129,27 +131,23 @@ UpdatePart Updater::UpdateOf(int param, const UpdateCoefficients& coefficients, 
           from(options_.params->history(param, 2))};
 }
 
-void Updater::ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
-                        const UpdateSample* sample) {
+double Updater::ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
+                          const UpdateSample* sample) {
+  if (options_.params->param(param).frozen()) return 0;
   const int64_t row = options_.params->param(param).block.cols();
   const UpdateCoefficients coefficients = CoefficientsOf(param, size);
+  double check = 0;
   const auto update = [&](int64_t rows, const float* of_rows, int64_t first) {
-    const UpdatePart part = UpdateOf(param, coefficients, size, {first * row, (first + rows) * row}, of_rows);
+    UpdatePart part = UpdateOf(param, coefficients, size, {first * row, (first + rows) * row}, of_rows);
+    part.not_finite = &check;
     options_.backend->UpdateParams({&part, 1});
   };
-  if (sample == nullptr) return update(end - begin, gradient, begin);
-  for (int64_t r = begin; r < end; ++r) update(1, gradient + (r - begin) * row, sample->classes[r]);
-}
-
-double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
-                           const UpdateSample* sample) {
-  const StoredParam& stored = options_.params->param(param);
-  if (stored.frozen()) return 0;
-  ApplyRows(param, size, begin, end, gradient, sample);
-  double squares = 0;
-  const SquaresPart sum = {gradient, (end - begin) * stored.block.cols(), &squares};
-  options_.backend->SumsOfSquares({&sum, 1});
-  return squares;
+  if (sample == nullptr) {
+    update(end - begin, gradient, begin);
+  } else {
+    for (int64_t r = begin; r < end; ++r) update(1, gradient + (r - begin) * row, sample->classes[r]);
+  }
+  return check;
 }
 
 Updater::Scales Updater::ScalesOf(int64_t clock) const {
@@ -196,8 +194,6 @@ void Updater::Update(const Task& task) {
     if (!waited && model_.plan().groups[group].deferred) DeferredGradient(task.clock, group);
     whole.push_back(group);
   }
-  if (whole.empty()) return;
-  if (!waited) norms_->Enqueue(task.clock, whole);
   UpdateWhole(whole, size);
 }
 
@@ -206,10 +202,12 @@ void Updater::UpdateSampled(const NetStep& step, const StepSize& size) {
   const UpdateSample* const sample = SampleOf(step);
   const float* const gradient = options_.params->gradient(weights).data();
   const int64_t rows = RowsOf(step), row = options_.params->param(weights).block.cols();
-#pragma omp parallel for schedule(static)
+  double check = 0;  // or a NaN
+#pragma omp parallel for schedule(static) reduction(+ : check)
   for (int64_t begin = 0; begin < rows; begin += kSampledRows) {
-    ApplyRows(weights, size, begin, std::min(begin + kSampledRows, rows), gradient + begin * row, sample);
+    check += ApplyRows(weights, size, begin, std::min(begin + kSampledRows, rows), gradient + begin * row, sample);
   }
+  if (!model_.plan().wait_for_verdict) norms_->Set(size.clock, weights, check);
   options_.params->MarkUpdated(weights, size.clock + 1);
 }
 
@@ -228,6 +226,7 @@ void Updater::CopyValues(int param, int64_t clock) {
 void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) {
   ParamStore* const params = options_.params;
   std::vector<UpdatePart> parts;
+  std::vector<int> checked;
   for (int group : groups) {
     if (!serves(group) && SampleOf(StepOfGroup(group)) != nullptr) {
       UpdateSampled(StepOfGroup(group), size);
@@ -241,9 +240,20 @@ void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) 
       params->MarkUpdated(param, size.clock + 1);
       const ParamView updated = params->View(param);
       parts.back().copy = updated.packed->WrittenByUpdate(updated.version);
+      if (Checks(group, param)) {
+        checked.push_back(param);
+        parts.back().not_finite = norms_->Check(size.clock, param);
+      }
     }
   }
+  if (parts.empty()) return;
   options_.backend->UpdateParams(parts);
+  if (!checked.empty()) norms_->FetchChecks(size.clock, std::move(checked));
+}
+
+bool Updater::Checks(int group, int param) const {
+  if (model_.plan().wait_for_verdict || !model_.plan().groups[group].counts) return false;
+  return !options_.params->param(param).average_keeps;  // statistics are no gradient
 }
 
 }  // namespace hp

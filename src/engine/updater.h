@@ -59,8 +59,8 @@ class Updater {
   /// verdict.
   void Norm(int64_t clock) { norms_->Enqueue(clock, AllGroups()); }
   /// Updates values and histories of task.group and task.more_groups, whose gradients are final; where updates do not
-  /// wait for the verdict, computes deferred gradients and sums of squares as well. If the verdict says skip, changes
-  /// nothing, also no version.
+  /// wait for the verdict, computes deferred gradients as well, and looks whether all are finite. If the verdict says
+  /// skip, changes nothing, also no version.
   void Update(const Task& task);
 
   /// Takes the clock's gradient scale, norms and whether it is skipped, and the next clock's loss scale; does nothing
@@ -98,13 +98,11 @@ class Updater {
   void InPieces(const NetStep& step, const PieceFunction& use);
   void DeferredGradient(const NetStep& step);
   void UpdateInPieces(const NetStep& step, const StepSize& size);
-  /// Applies rows [begin, end) of the gradient of a parameter, which is not frozen.
+  /// Applies rows [begin, end) of the gradient of a parameter, unless it is frozen.
   /// @param sample says which row of the parameter a row of the gradient is; null: the same.
-  void ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
-                 const UpdateSample* sample);
-  /// The same, unless it is frozen. @return the rows' sum of squares.
-  double UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
-                    const UpdateSample* sample);
+  /// @return 0, or a NaN: a gradient is not finite.
+  double ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
+                   const UpdateSample* sample);
   /// Of a sampled step, whose gradient is in memory.
   void UpdateSampled(const NetStep& step, const StepSize& size);
   bool serves(int group) const { return model_.plan().groups[group].exchange == GroupExchange::kServe; }
@@ -112,6 +110,8 @@ class Updater {
   const UpdateSample* SampleOf(const NetStep& step) const;
   /// How many rows of its weights an update changes.
   int64_t RowsOf(const NetStep& step) const;
+  /// Whether an update of a parameter looks if its gradient is finite, because no norm of it is taken.
+  bool Checks(int group, int param) const;
   /// The gradients are in memory.
   void UpdateWhole(const std::vector<int>& groups, const StepSize& size);
   UpdateCoefficients CoefficientsOf(int param, const StepSize& size) const;

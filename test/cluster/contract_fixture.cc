@@ -244,6 +244,21 @@ std::string ContractTest::Describe(const ClusterSpec& spec) {
          (spec.delay_seed != 0 ? " delayed" : "");
 }
 
+std::string NetOfInfiniteGradients(const std::string& layer) {
+  const bool conv = layer == "conv1";
+  return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 4 "
+         "kernel_size: 3 weight_filler { type: 'gaussian' std: 0.1 } } }\n"
+         "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }\n"
+         "layer { name: 'pool2' type: 'Power' bottom: 'conv1' top: 'pool2' power_param { " +
+         std::string(conv ? "power: 0.5" : "scale: 3e38") +
+         " } }\n"
+         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool2' top: 'ip1' inner_product_param { num_output: 5 "
+         "weight_filler { type: 'constant' value: " +
+         std::string(conv ? "0.01" : "0") +
+         " } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' loss_weight: 1000 }\n";
+}
+
 std::string NetWithActivations(const std::string& fields, bool in_place) {
   const auto activation = [&](const std::string& name, const std::string& bottom, const std::string& top) {
     return "layer { name: '" + name + "' bottom: '" + bottom + "' top: '" + top + "' " + fields + " }\n";

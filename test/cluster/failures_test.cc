@@ -139,5 +139,20 @@ TEST_F(FailuresTest, ANodeThatDiesBehindItsByeWithASliceUnderWay) {
   EXPECT_THAT(errors.With(""), Contains("node conv0: " + status.message())) << "the first node says so";
 }
 
+/// Whichever way it is made: by each micro-batch, summed over replicas, or with the update, a few rows at a time.
+TEST_F(ContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
+  for (const char* layer : {"conv1", "ip1"}) {
+    const std::string solver = SolverOf(NetOfInfiniteGradients(layer), "");
+    for (const ClusterSpec& table : {Table(1, {}, 1, 0, false), Table(1, {}, 3, 0, false), Table(2, {}, 2, 0, false),
+                                     Table(2, {2}, 3, 0, false), Table(1, {1}, 1, 0, true)}) {
+      SCOPED_TRACE(layer + (" under " + Describe(table)));
+      const ClusterResult result = TrainCluster(table, solver);
+      EXPECT_EQ(result.status.code(), StatusCode::kNumeric);
+      EXPECT_THAT(result.status.message(),
+                  HasSubstr("iteration 0: layer \"" + std::string(layer) + "\" produced a NaN or infinity"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hp::test

@@ -59,6 +59,42 @@ TEST_F(FakeGpuContractTest, BringsInputsByOneCopyOfPinnedMemory) {
   EXPECT_EQ(more_unpinned, few_unpinned);
 }
 
+/// An update is one launch, which also writes the copies of 16 bits that convolutions and products read. Beside it only
+/// the products' gradients over the rows of all micro-batches are not recorded.
+TEST_F(FakeGpuContractTest, AnUpdateIsOneLaunch) {
+  ClusterSpec table = Table(1, {}, 3, 1, false);
+  table.precision = RoutingTableConfig::BF16;
+  std::atomic<int> launches{0};
+  table.open_device = [&](Rank) {
+    FakeGpu::Options options;
+    options.on_close = [&](const FakeGpu& gpu) { launches = gpu.launches(); };
+    return FakeDevice(options, RoutingTableConfig::BF16);
+  };
+  const auto train = [&](int iterations) {
+    const ClusterResult result = TrainCluster(table, Solver("", false, iterations));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return launches.load();
+  };
+  const int few = train(4);
+  constexpr int kProducts = 2, kOfEach = 5;  // two copies of factors, the product, the bias gradient by two kernels
+  EXPECT_EQ(train(8) - few, 4 * (1 + kProducts * kOfEach));
+}
+
+/// A gradient that is not finite is seen by its update.
+TEST_F(FakeGpuContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
+  for (const char* layer : {"conv1", "ip1"}) {
+    const std::string solver = SolverOf(NetOfInfiniteGradients(layer), "");
+    for (ClusterSpec table : {Table(1, {}, 3, 0, false), Table(2, {1}, 2, 0, false)}) {
+      SCOPED_TRACE(layer + (" under " + Describe(table)));
+      table.open_device = [](Rank) { return FakeDevice({}); };
+      const ClusterResult result = TrainCluster(table, solver);
+      EXPECT_EQ(result.status.code(), StatusCode::kNumeric);
+      EXPECT_THAT(result.status.message(),
+                  testing::HasSubstr("iteration 0: layer \"" + std::string(layer) + "\" produced a NaN or infinity"));
+    }
+  }
+}
+
 /// Images cross as the bytes of their records: a quarter of what they are as floats.
 TEST_F(FakeGpuContractTest, BringsBytesOfImages) {
   constexpr int kRows = 11, kSubBatches = 2, kIterations = 4;

@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace hp {
@@ -17,19 +18,23 @@ constexpr int64_t kParallelFrom = 1 << 15;
 constexpr int64_t kLine = 16;
 constexpr int64_t kSumBlock = 1 << 15;
 
-// One loop for each rule and regulariser, so that the common ones pay for nothing else.
+// One loop for each rule and regulariser, so that the common ones pay for nothing else. Returns whether all gradients
+// were finite.
 template <UpdateRule kRule, bool kL1>
-void UpdateRange(const UpdatePart& part, int64_t begin, int64_t end) {
+bool UpdateRange(const UpdatePart& part, int64_t begin, int64_t end) {
   const UpdateCoefficients local = part.coefficients;  // or it would be loaded again in every turn
   const float* __restrict gradient = part.gradient;
   float* __restrict weights = part.weights;
   // One that the rule does not have is not used.
   float* __restrict history = kRule == UpdateRule::kAverage ? part.weights : part.history;
   float* __restrict second = HasSecond(kRule) ? part.second : part.weights;
-#pragma omp simd
+  float zero = 0;  // or a NaN: 0 times what is not finite is one
+#pragma omp simd reduction(+ : zero)
   for (int64_t i = begin; i < end; ++i) {
+    zero += 0 * gradient[i];
     UpdateStep<kRule, kL1>(local, gradient[i], history + i, second + i, weights + i);
   }
+  return zero == 0;
 }
 
 template <UpdateRule kRule>
@@ -69,13 +74,15 @@ double BlockSum(const float* values, int64_t n) {
 void UpdateParams(const UpdatePart& part) {
   const auto update = RangeFor(part.coefficients);
   const int64_t n = part.n;
-#pragma omp parallel if (n >= kParallelFrom)
+  bool finite = true;
+#pragma omp parallel if (n >= kParallelFrom) reduction(&& : finite)
   {
     const int64_t threads = omp_get_num_threads(), lines = (n + kLine - 1) / kLine;
     const int64_t share = (lines + threads - 1) / threads * kLine;
     const int64_t begin = std::min(n, share * omp_get_thread_num()), end = std::min(n, begin + share);
-    update(part, begin, end);
+    finite = update(part, begin, end);
   }
+  if (!finite && part.not_finite != nullptr) *part.not_finite = std::numeric_limits<double>::quiet_NaN();
 }
 
 double SumOfSquares(const float* values, int64_t n) {

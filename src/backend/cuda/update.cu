@@ -51,6 +51,13 @@ struct Updated {
   float *history, *weights, *second;
   int64_t packs;
   WrittenCopy copy;
+  double* not_finite;
+
+  /// Any thread may, and all write a NaN.
+  HP_HOST_DEVICE void Check(float gradient_times_zero) const {
+    if (gradient_times_zero == 0 || not_finite == nullptr) return;
+    *not_finite = gradient_times_zero;
+  }
 };
 
 /// Reads gradient, histories and weights, writes all but the first. An item is a pack, or an element of what is left.
@@ -83,6 +90,9 @@ struct Update {
     }
     StorePack(part.weights + i, w);
     if (part.copy.there()) part.copy.Write(i, w);
+    float zero = 0;
+    for (int k = 0; k < W; ++k) zero += 0 * g.of[k];
+    part.Check(zero);
   }
 };
 static_assert(sizeof(Update<UpdateRule::kSgd, true>) <= kMostArgumentBytes);
@@ -99,7 +109,8 @@ void UpdateParts(const GpuStream& stream, std::span<const UpdatePart> parts) {
                        part.weights,
                        part.second,
                        packs,
-                       WrittenCopy(part.copy, part.n)};
+                       WrittenCopy(part.copy, part.n),
+                       part.not_finite};
     update.runs.Add(part.n - 3 * packs);
   }
   ForEach(stream, update.runs.total(), update);

@@ -134,6 +134,25 @@ TEST(UpdateParams, WritesACopyToo) {
   }
 }
 
+/// Wherever in a part a gradient is not finite, its check says so, and no other's does.
+TEST(UpdateParams, SeesEveryGradientThatIsNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    for (const int64_t at : {0, 5, 999, 1002}) {
+      Parameter good(1003), spoilt(1003), unasked(1003);
+      spoilt.gradient[at] = unasked.gradient[at] = bad;
+      good.gradient[at] = std::numeric_limits<float>::max();
+      ReachableVector<double> checks = {0, 0};
+      UpdatePart parts[] = {good.Part({.rate = 0.1f}, 0), spoilt.Part({.rate = 0.1f}, 0), unasked.Part({}, 0)};
+      parts[0].not_finite = &checks[0], parts[1].not_finite = &checks[1];
+      Gpu().UpdateParams(parts);
+      Synchronize();
+      EXPECT_EQ(checks[0], 0) << bad << " at " << at;
+      EXPECT_TRUE(std::isnan(checks[1])) << bad << " at " << at;
+    }
+  }
+}
+
 double SumOfSquaresNow(const Values& values) {
   ReachableVector<double> sum = {-1};
   const SquaresPart part = {values.data(), static_cast<int64_t>(values.size()), sum.data()};

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -153,6 +154,39 @@ TEST(UpdateParams, LeavesFrozenWeightsAlone) {
   update.history.assign(100, 0);
   update.Run({.rate = 0, .keep = 0.9f, .l2 = 0.5f});
   EXPECT_EQ(update.weights, weights);
+}
+
+/// On the way, by one thread and by several.
+TEST(UpdateParams, SeesEveryGradientThatIsNotFinite) {
+  using enum UpdateRule;
+  for (const UpdateRule rule : {kSgd, kNesterov, kSquares, kAdaDelta, kAdam}) {
+    for (const float l1 : {0.0f, 0.1f}) {
+      const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l1 = l1, .delta = 1, .keep2 = 0.9f, .rule = rule};
+      for (const int64_t n : {1000, 70'000}) {
+        Update update(n);
+        double check = 0;
+        const UpdatePart part = {.coefficients = c,
+                                 .n = n,
+                                 .gradient = update.gradient.data(),
+                                 .history = update.history.data(),
+                                 .weights = update.weights.data(),
+                                 .second = update.second.data(),
+                                 .not_finite = &check};
+        update.gradient[3] = std::numeric_limits<float>::max();
+        UpdateParams(part);
+        EXPECT_EQ(check, 0);
+        for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
+          for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+            const float good = std::exchange(update.gradient[at], bad);
+            check = 0;
+            UpdateParams(part);
+            EXPECT_TRUE(std::isnan(check)) << bad << " at " << at << " of " << n;
+            update.gradient[at] = good;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(SumOfSquares, AddsInDoubleAlikeForEveryNumberOfThreads) {
