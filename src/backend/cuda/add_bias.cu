@@ -1,5 +1,6 @@
 #include "backend/activation_rules.h"
 #include "backend/cuda/add_bias.h"
+#include "backend/cuda/channels.h"
 #include "backend/cuda/element.h"
 
 #include <algorithm>
@@ -29,6 +30,17 @@ struct AddToStrip {
   }
 };
 
+/// NCHW.
+struct AddToChannel {
+  const float* bias;
+  float* y;
+  bool relu;
+  HP_HOST_DEVICE void operator()(int64_t offset, uint32_t channel) const {
+    const float sum = y[offset] + bias[channel];
+    y[offset] = relu ? activation::Relu<activation::From::kOutput>().Value(sum) : sum;
+  }
+};
+
 }  // namespace
 
 void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const void* bias,
@@ -38,6 +50,16 @@ void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t str
     ForEach(stream, (rows + kRows - 1) / kRows * columns,
             AddToStrip<T>{static_cast<const T*>(bias), rows, columns, stride, static_cast<T*>(y), relu});
   });
+}
+
+void AddChannelBias(const GpuStream& stream, const TensorDesc& desc, const void* bias, void* y, bool relu) {
+  const int64_t channels = desc.shape[1];
+  if (LiesNhwc(desc)) {
+    return AddBias(stream, desc.count() / channels, channels, channels, bias, desc.element, y, relu);
+  }
+  CHECK(desc.element == ElementType::kFloat32) << "16 bits in NCHW";
+  ForEachWithChannel(stream, Channels(desc),
+                     AddToChannel{static_cast<const float*>(bias), static_cast<float*>(y), relu});
 }
 
 }  // namespace hp::cuda

@@ -13,4 +13,7 @@ namespace hp::cuda {
 void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const void* bias,
              ElementType element, void* y, bool relu = false);
 
+/// The same with the bias [C] of each channel, for y of either layout (NCHW: float32).
+void AddChannelBias(const GpuStream& stream, const TensorDesc& desc, const void* bias, void* y, bool relu = false);
+
 }  // namespace hp::cuda

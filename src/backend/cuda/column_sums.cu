@@ -155,7 +155,10 @@ void ReluColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, Elem
 }
 
 void AddColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, const float* sums, bool add, float* to) {
-  const int64_t pieces = PiecesOf(rows, columns).count;
+  AddPieces(stream, PiecesOf(rows, columns).count, columns, sums, add, to);
+}
+
+void AddPieces(const GpuStream& stream, int64_t pieces, int64_t columns, const float* sums, bool add, float* to) {
   const SumOfPieces rest = {sums, columns, add, to};
   constexpr int64_t kFew = 32;
   if (pieces <= kFew) return ReduceShortRows(stream, columns, pieces, rest);

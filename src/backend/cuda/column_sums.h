@@ -24,4 +24,7 @@ void ReluColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, Elem
 /// The rest of ColumnSums, behind ReluColumnSums: the same bits as from ColumnSums of its dy.
 void AddColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, const float* sums, bool add, float* to);
 
+/// Puts to[c] = (to[c] +) the sum of sums[p][c] over `pieces` into `stream`, for sums [pieces, columns].
+void AddPieces(const GpuStream& stream, int64_t pieces, int64_t columns, const float* sums, bool add, float* to);
+
 }  // namespace hp::cuda
