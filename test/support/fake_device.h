@@ -14,7 +14,7 @@ namespace hp::test {
 inline StatusOr<NodeDevice> FakeDevice(const FakeGpu::Options& options, Precision precision = RoutingTableConfig::FP32,
                                        const ProcessPlace& place = ThisPlace()) {
   const auto make_library = [](Gpu* gpu, GpuMath math) -> StatusOr<std::unique_ptr<GpuLibrary>> {
-    return MakeHostGpuLibrary(gpu, ElementOf(math));
+    return MakeHostGpuLibrary(gpu, math);
   };
   return MakeGpuDevice(std::make_unique<FakeGpu>(options), make_library, precision, place);
 }

@@ -64,21 +64,46 @@ class HostGemm : public GpuGemm {
   const ElementType element_;
 };
 
+/// A tensor in either layout: images of channels of pixels, or outputs of channels of taps.
+class Places {
+ public:
+  Places(int64_t images, int64_t channels, int64_t pixels, bool nhwc)
+      : count_(images * channels * pixels),
+        image_(channels * pixels),
+        channel_(nhwc ? 1 : pixels),
+        pixel_(nhwc ? channels : 1),
+        channels_(channels) {}
+
+  int64_t count() const { return count_; }
+  int64_t At(int64_t image, int64_t channel, int64_t pixel) const {
+    return image * image_ + channel * channel_ + pixel * pixel_;
+  }
+  int64_t ChannelOf(int64_t i) const { return i / channel_ % channels_; }
+
+ private:
+  int64_t count_, image_, channel_, pixel_, channels_;
+};
+
 /// The loops of a convolution, and its three products over them.
 class Taps {
  public:
-  Taps(const ConvolutionDesc& desc, const Shape& in)
+  Taps(const ConvolutionDesc& desc, const Shape& in, bool nhwc)
       : d_(desc),
         in_(in),
         height_(ConvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h)),
         width_(ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)),
         channels_(in[1] / desc.group),
-        outputs_(desc.num_output / desc.group) {}
+        outputs_(desc.num_output / desc.group),
+        x_(in[0], in[1], in[2] * in[3], nhwc),
+        y_(in[0], desc.num_output, height_ * width_, nhwc),
+        weights_(desc.num_output, channels_, desc.kernel_h * desc.kernel_w, nhwc) {}
 
-  int64_t in_count() const { return in_.count(); }
-  int64_t out_count() const { return in_[0] * height_ * width_ * d_.num_output; }
-  int64_t weights_count() const { return d_.num_output * d_.kernel_h * d_.kernel_w * channels_; }
+  int64_t in_count() const { return x_.count(); }
+  int64_t out_count() const { return y_.count(); }
+  int64_t weights_count() const { return weights_.count(); }
   int64_t num_output() const { return d_.num_output; }
+  /// Of an element of y.
+  int64_t OutputOf(int64_t i) const { return y_.ChannelOf(i); }
 
   /// visit(index in x, index in y, index in weights) for each product of the sum.
   template <typename Visit>
@@ -90,7 +115,7 @@ class Taps {
           const int64_t h = y * d_.stride_h - d_.pad_h + kh * d_.dilation_h;
           const int64_t w = x * d_.stride_w - d_.pad_w + kw * d_.dilation_w;
           if (h < 0 || w < 0 || h >= in_[2] || w >= in_[3]) continue;
-          ForChannels((n * in_[2] + h) * in_[3] + w, place, kh * d_.kernel_w + kw, visit);
+          ForChannels(n, h * in_[3] + w, y * width_ + x, kh * d_.kernel_w + kw, visit);
         }
       }
     }
@@ -98,23 +123,26 @@ class Taps {
 
  private:
   template <typename Visit>
-  void ForChannels(int64_t pixel, int64_t place, int64_t tap, const Visit& visit) const {
+  void ForChannels(int64_t image, int64_t pixel, int64_t place, int64_t tap, const Visit& visit) const {
     for (int64_t o = 0; o < d_.num_output; ++o) {
-      const int64_t x = pixel * in_[1] + o / outputs_ * channels_;
-      const int64_t weight = (o * d_.kernel_h * d_.kernel_w + tap) * channels_;
-      for (int64_t c = 0; c < channels_; ++c) visit(x + c, place * d_.num_output + o, weight + c);
+      const int64_t first = o / outputs_ * channels_;
+      for (int64_t c = 0; c < channels_; ++c) {
+        visit(x_.At(image, first + c, pixel), y_.At(image, o, place), weights_.At(o, c, tap));
+      }
     }
   }
 
   const ConvolutionDesc d_;
   const Shape in_;
   const int64_t height_, width_, channels_, outputs_;
+  const Places x_, y_, weights_;
 };
 
 class HostConvolution : public GpuConvolution {
  public:
-  HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, ElementType element)
-      : gpu_(gpu), taps_(desc, in), bias_(desc.bias), element_(element) {}
+  HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, GpuMath math)
+      : gpu_(gpu), nhwc_(PrefersNhwc(math)), taps_(desc, in, nhwc_), bias_(desc.bias), element_(ElementOf(math)) {}
+  bool nhwc() const override { return nhwc_; }
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
   bool TakeRelu() override { return relu_ = bias_; }
@@ -126,7 +154,7 @@ class HostConvolution : public GpuConvolution {
       std::vector<double> sums(taps.out_count());
       if (bias != nullptr) {
         const std::vector<float> bs = GetElements(element, bias, taps.num_output());
-        for (size_t i = 0; i < sums.size(); ++i) sums[i] = bs[i % taps.num_output()];
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] = bs[taps.OutputOf(static_cast<int64_t>(i))];
       }
       taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[o] += static_cast<double>(xs[i]) * ws[w]; });
       for (double& sum : sums) sum = relu && sum < 0 ? 0 : sum;
@@ -163,6 +191,7 @@ class HostConvolution : public GpuConvolution {
   }
 
   Gpu* const gpu_;
+  const bool nhwc_;
   const Taps taps_;
   const bool bias_;
   const ElementType element_;
@@ -171,24 +200,24 @@ class HostConvolution : public GpuConvolution {
 
 class HostGpuLibrary : public GpuLibrary {
  public:
-  HostGpuLibrary(Gpu* gpu, ElementType element) : gpu_(gpu), element_(element) {}
-  ElementType element() const override { return element_; }
+  HostGpuLibrary(Gpu* gpu, GpuMath math) : gpu_(gpu), math_(math) {}
+  ElementType element() const override { return ElementOf(math_); }
   StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override {
-    return std::unique_ptr<GpuGemm>(std::make_unique<HostGemm>(gpu_, desc, element_));
+    return std::unique_ptr<GpuGemm>(std::make_unique<HostGemm>(gpu_, desc, element()));
   }
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
-    return std::unique_ptr<GpuConvolution>(std::make_unique<HostConvolution>(gpu_, desc, in, element_));
+    return std::unique_ptr<GpuConvolution>(std::make_unique<HostConvolution>(gpu_, desc, in, math_));
   }
 
  private:
   Gpu* const gpu_;
-  const ElementType element_;
+  const GpuMath math_;
 };
 
 }  // namespace
 
-std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, ElementType element) {
-  return std::make_unique<HostGpuLibrary>(gpu, element);
+std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, GpuMath math) {
+  return std::make_unique<HostGpuLibrary>(gpu, math);
 }
 
 }  // namespace hp::test

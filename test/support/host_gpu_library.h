@@ -6,8 +6,8 @@
 
 namespace hp::test {
 
-/// What cuBLASLt and cuDNN do, by plain loops on the host, in the compute stream of a FakeGpu.
-/// @param element of the products' factors.
-std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, ElementType element = ElementType::kFloat32);
+/// What cuBLASLt and cuDNN do, in their layouts, by plain loops on the host, in the compute stream of a FakeGpu.
+/// @param math kTf32 computes as kFloat32 does.
+std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, GpuMath math = GpuMath::kFloat32);
 
 }  // namespace hp::test

@@ -1,7 +1,7 @@
 #include "backend/cuda/add_bias.h"
-#include "backend/cuda/column_sums.h"
+#include "backend/cuda/convolution_operands.h"
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/nhwc_operands.h"
+#include "backend/cuda/output_sums.h"
 #include "backend/cuda/scratch.h"
 #include "backend/window.h"
 
@@ -10,7 +10,7 @@
 namespace hp::cuda {
 namespace {
 
-/// What a convolution and a deconvolution have alike: NHWC and the library's element type. An input of another layout
+/// What a convolution and a deconvolution have alike: the library's layout and element type. An input of another layout
 /// or type is brought there through scratch, in BackwardParams again: a pass over it costs less than keeping a copy for
 /// every solver.
 class WindowOp : public Op {
@@ -32,10 +32,10 @@ class WindowOp : public Op {
     if (!bias_) return;
     const GpuStream stream = context_.stream();
     if (relu_gradient_) {
-      AddColumnSums(stream, OutputPixels(), num_output_, Sums(args), args.accumulate, args.d_params[1]);
+      sums_.Add(stream, Sums(args), args.accumulate, args.d_params[1]);
     } else {
-      ColumnSums(stream, OutputPixels(), num_output_, outputs_[0].element, args.d_out[0].data, args.accumulate,
-                 args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
+      sums_.Sum(stream, args.d_out[0].data, args.accumulate, args.d_params[1],
+                ScratchFloats(args.scratch, sums_offset_));
     }
   }
 
@@ -45,15 +45,16 @@ class WindowOp : public Op {
   WindowOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in, const Shape& weights,
            const Shape& out, std::unique_ptr<GpuConvolution> convolution)
       : context_(context),
-        num_output_(desc.num_output),
-        input_(context, in),
-        output_(context, {out, desc.num_output, context.library->element()}),
-        weights_(context, weights),
+        out_(ConvolutionForm(context, out, convolution->nhwc())),
+        input_(context, in, convolution->nhwc()),
+        output_(context, out_, convolution->nhwc()),
+        weights_(context, weights, convolution->nhwc()),
+        sums_(out_),
         convolution_(std::move(convolution)) {
-    outputs_ = {{out, desc.num_output, context.library->element()}};
+    outputs_ = {out_};
     packed_bytes_ = weights_.packed_bytes();
     if (desc.bias) {
-      bias_.emplace(context, num_output_);
+      bias_.emplace(context, desc.num_output);
       packed_bytes_ += bias_->packed_bytes();
     }
     PlanScratch();
@@ -64,27 +65,24 @@ class WindowOp : public Op {
     plan.Add(convolution_->workspace_bytes());
     input_offset_ = plan.Add(input_.copy_bytes());
     output_offset_ = plan.Add(output_.copy_bytes());
-    if (bias_) sums_offset_ = plan.Add(SumsBytes());
+    if (bias_) sums_offset_ = plan.Add(sums_.bytes());
     scratch_bytes_ = plan.bytes();
   }
   /// From now on the gradient that comes is that of a ReLU behind. Sums of the bias gradient are made by the first
   /// backward call and kept for the second.
   void ExpectReluGradient() {
     relu_gradient_ = true;
-    if (bias_) saved_bytes_ = SumsBytes();
+    if (bias_) saved_bytes_ = sums_.bytes();
   }
 
   virtual void InputGradient(const void* dy, const void* weights, void* dx, std::byte* workspace) = 0;
   virtual void WeightGradient(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 
-  size_t SumsBytes() const { return ColumnSumsScratch(OutputPixels(), num_output_) * sizeof(float); }
   float* Sums(const OpArgs& args) const { return bias_ ? reinterpret_cast<float*>(args.saved) : nullptr; }
   /// Makes args.d_out the gradient of what the ReLU reads.
   void TakeBackRelu(const OpArgs& args) const {
-    ReluColumnSums(context_.stream(), OutputPixels(), num_output_, outputs_[0].element, args.out[0].data,
-                   args.d_out[0].data, Sums(args));
+    sums_.TakeRelu(context_.stream(), args.out[0].data, args.d_out[0].data, Sums(args));
   }
-  int64_t OutputPixels() const { return outputs_[0].count() / num_output_; }
   const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], args.scratch + input_offset_); }
   void* Output(const OpArgs& args) const { return output_.Target(args.out[0], args.scratch + output_offset_); }
   const void* OutputGradient(const OpArgs& args) const {
@@ -94,9 +92,10 @@ class WindowOp : public Op {
   const void* Bias(const OpArgs& args) const { return bias_ ? bias_->Read(args.params[1]) : nullptr; }
 
   const GpuContext context_;
-  const int64_t num_output_;
-  const NhwcTensor input_, output_;
-  const KrscWeights weights_;
+  const TensorDesc out_;
+  const ConvolutionTensor input_, output_;
+  const ConvolutionWeights weights_;
+  const OutputSums sums_;
   std::optional<TypedBias> bias_;
   const std::unique_ptr<GpuConvolution> convolution_;
   size_t input_offset_ = 0, output_offset_ = 0, sums_offset_ = 0;
@@ -149,7 +148,7 @@ class DeconvolutionOp final : public WindowOp {
     convolution_->BackwardInput(Source(args), Weights(args), y, args.scratch);
     output_.Store(y, args.out[0]);
     if (const void* const bias = Bias(args)) {
-      AddBias(context_.stream(), OutputPixels(), num_output_, num_output_, bias, outputs_[0].element, args.out[0].data);
+      AddChannelBias(context_.stream(), out_, bias, args.out[0].data);
     }
   }
 

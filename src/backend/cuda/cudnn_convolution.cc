@@ -1,6 +1,5 @@
 // A convolution as up to three plans of cuDNN's graph API, one operation graph each. The forward graph includes the
-// bias where cuDNN has an engine for it, else a kernel adds the bias to y. All tensors are described as NHWC by their
-// strides.
+// bias where cuDNN has an engine for it, else a kernel adds the bias to y. Strides describe the layout of all tensors.
 #include "backend/cuda/cudnn_convolution.h"
 
 #include "backend/cuda/add_bias.h"
@@ -26,14 +25,16 @@ std::string Describe(const ConvolutionDesc& d, const Shape& in) {
       static_cast<long long>(d.dilation_w), static_cast<long long>(d.group));
 }
 
-/// A tensor whose elements lie as in NHWC. `dims` are in the order of NCHW all the same.
-CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool is_virtual,
+/// @param dims in the order of NCHW, in either layout.
+CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool nhwc, bool is_virtual,
                          const std::string& what) {
-  const std::vector<int64_t> strides = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
+  const int64_t image = dims[1] * dims[2] * dims[3];
+  const std::vector<int64_t> of_nhwc = {image, 1, dims[1] * dims[3], dims[1]};
+  const std::vector<int64_t> of_nchw = {image, dims[2] * dims[3], dims[3], 1};
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, what + ", tensor " + static_cast<char>(id));
   tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
   tensor.SetAll(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
-  tensor.SetAll(CUDNN_ATTR_TENSOR_STRIDES, strides);
+  tensor.SetAll(CUDNN_ATTR_TENSOR_STRIDES, nhwc ? of_nhwc : of_nchw);
   tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(id));
   tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kCudnnAlignment);
   tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
@@ -89,9 +90,10 @@ void Finish(CudnnDescriptor descriptor, std::vector<CudnnDescriptor>* to) {
 /// Builds the operations of one convolution.
 class Builder {
  public:
-  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type)
+  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type, bool nhwc)
       : desc_(desc),
         type_(type),
+        nhwc_(nhwc),
         x_{in.dims()},
         y_{out.dims()},
         weights_{desc.num_output, in[1] / desc.group, desc.kernel_h, desc.kernel_w},
@@ -131,7 +133,7 @@ class Builder {
   /// y = p + b. @return the number of y's part.
   size_t AddBias(Id y, CudnnOperations* operations) const {
     // Of the others' type: cuDNN has no engine for a float32 bias beside 16 bits.
-    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, false, what_), &operations->parts);
+    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, nhwc_, false, what_), &operations->parts);
     const size_t bias = operations->parts.size() - 1;
     CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
     add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
@@ -157,15 +159,15 @@ class Builder {
   /// A tensor of y's shape: y itself, or float32 that is nowhere in memory.
   CudnnDescriptor Value(Id id) const {
     const bool inner = id != Id::kY;
-    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, inner, what_);
+    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, nhwc_, inner, what_);
   }
 
   /// Parts: x, y, weights, window.
   void Convolve(const Kind& kind, Id y, CudnnOperations* operations) const {
     std::vector<CudnnDescriptor>& parts = operations->parts;
-    Finish(TensorOf(Id::kX, type_, x_, false, what_), &parts);
+    Finish(TensorOf(Id::kX, type_, x_, nhwc_, false, what_), &parts);
     Finish(Value(y), &parts);
-    Finish(TensorOf(Id::kWeights, type_, weights_, false, what_), &parts);
+    Finish(TensorOf(Id::kWeights, type_, weights_, nhwc_, false, what_), &parts);
     Finish(WindowOf(desc_, what_), &parts);
     CudnnDescriptor operation(kind.type, what_);
     operation.Set(kind.x, parts[0]);
@@ -179,6 +181,7 @@ class Builder {
 
   const ConvolutionDesc desc_;
   const cudnnDataType_t type_;
+  const bool nhwc_;
   const std::vector<int64_t> x_, y_, weights_;
   const std::string what_;
 };
@@ -189,6 +192,7 @@ class CudnnConvolution final : public GpuConvolution {
                    CudnnConvolutionPlans plans)
       : gpu_(gpu), target_(target), desc_(desc), in_(in), plans_(std::move(plans)) {}
 
+  bool nhwc() const override { return plans_.nhwc; }
   size_t workspace_bytes() const override {
     const size_t bytes = std::max(plans_.forward.workspace_bytes(), plans_.backward_weights.workspace_bytes());
     return plans_.backward_input ? std::max(bytes, plans_.backward_input->workspace_bytes()) : bytes;
@@ -197,7 +201,7 @@ class CudnnConvolution final : public GpuConvolution {
   /// Together with the bias, in cuDNN's kernel or in the own one that adds it. Without one cuDNN has no engine for it.
   bool TakeRelu() override {
     if (!desc_.bias) return false;
-    StatusOr<CudnnPlan> fused = CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc_, in_);
+    StatusOr<CudnnPlan> fused = CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc_, in_, plans_.nhwc);
     if (fused.ok()) {
       plans_.forward = *std::move(fused);
       plans_.bias_fused = true;
@@ -212,9 +216,8 @@ class CudnnConvolution final : public GpuConvolution {
     if (plans_.bias_fused) pointers.push_back({Id::kBias, bias});
     Run(plans_.forward, pointers, workspace);
     if (bias == nullptr || plans_.bias_fused) return;
-    const int64_t channels = plans_.out[1];
-    cuda::AddBias(gpu_->stream(Device::kCompute), plans_.out.count() / channels, channels, channels, bias,
-                  plans_.element, y, relu_beside_bias_);
+    const TensorDesc desc = {plans_.out, plans_.nhwc ? plans_.out[1] : 1, plans_.element};
+    cuda::AddChannelBias(gpu_->stream(Device::kCompute), desc, bias, y, relu_beside_bias_);
   }
   void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
     CHECK(plans_.backward_input) << "no gradient of the input was asked for";
@@ -240,11 +243,12 @@ class CudnnConvolution final : public GpuConvolution {
 }  // namespace
 
 StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                            const Shape& in) {
+                                                            const Shape& in, bool nhwc) {
   CudnnConvolutionPlans plans;
+  plans.nhwc = nhwc;
   plans.element = ElementOf(target.math);
   plans.out = ConvolvedShape(desc, in);
-  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element));
+  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element), nhwc);
   if (desc.bias) {
     StatusOr<CudnnPlan> fused = CudnnPlan::Make(target, builder.ForwardWithBias(), builder.what() + " plus bias");
     plans.bias_fused = fused.ok();
@@ -262,14 +266,15 @@ StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& t
 }
 
 StatusOr<CudnnPlan> CudnnConvolutionPlans::MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                               const Shape& in) {
-  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)));
+                                                               const Shape& in, bool nhwc) {
+  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)), nhwc);
   return CudnnPlan::Make(target, builder.ForwardWithRelu(), builder.what() + " plus ReLU");
 }
 
 StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
                                                                const ConvolutionDesc& desc, const Shape& in) {
-  HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::Make(target, desc, in));
+  const bool nhwc = PrefersNhwc(target.math);
+  HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::Make(target, desc, in, nhwc));
   return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target, desc, in, std::move(plans)));
 }
 

@@ -8,12 +8,12 @@
 
 namespace hp {
 
-/// How cuDNN computes one convolution: a plan for the forward pass and one for each gradient. Tensors are NHWC, weights
-/// [O, kH, kW, C / group].
+/// How cuDNN computes one convolution: a plan for the forward pass and one for each gradient.
 struct CudnnConvolutionPlans {
-  /// @param in the input's shape [N, C, H, W]. @return kFailedPrecondition: cuDNN has no acceptable engine for one of
-  /// them.
-  static StatusOr<CudnnConvolutionPlans> Make(const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in);
+  /// @param in the input's shape [N, C, H, W]. @param nhwc the layout, as GpuConvolution::nhwc.
+  /// @return kFailedPrecondition: cuDNN has no acceptable engine for one of them.
+  static StatusOr<CudnnConvolutionPlans> Make(const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in,
+                                              bool nhwc);
 
   /// The ids of tensors in CudnnPlan::Run. Gradients have the id of their tensor; kProduct is the product before the
   /// bias, kSum their sum before a ReLU.
@@ -22,8 +22,9 @@ struct CudnnConvolutionPlans {
   /// The forward plan of a desc with a bias, which it adds, and a ReLU behind, which hands NaNs on. Parameters and
   /// errors as Make's.
   static StatusOr<CudnnPlan> MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                 const Shape& in);
+                                                 const Shape& in, bool nhwc);
 
+  bool nhwc = false;
   CudnnPlan forward;
   bool bias_fused = false;  ///< `forward` adds the bias; else a kernel does (add_bias.h)
   CudnnPlan backward_weights;

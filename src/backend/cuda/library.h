@@ -29,15 +29,18 @@ class GpuGemm {
   virtual void Run(const void* a, const void* b, const float* bias, bool add, float* c, std::byte* workspace) = 0;
 };
 
-/// A convolution of fixed sizes: x and y are NHWC, the weights [O, kH, kW, C / group], the bias [O]. All of them and
-/// their gradients are of the library's element type, in the GPU's memory, and aligned to 16 bytes. Calls put work into
-/// the compute stream, overwrite their result and change no state. The library and the GPU must outlive it.
+/// A convolution of fixed sizes, in the layout that it prefers. x, y, the weights, the bias [O] and their gradients are
+/// of the library's element type, in the GPU's memory, and aligned to 16 bytes. Calls put work into the compute stream,
+/// overwrite their result and change no state. The library and the GPU must outlive it.
 class GpuConvolution {
  public:
   /// Of all that the calls read and write, in bytes.
   static constexpr size_t kAlignment = 16;
 
   virtual ~GpuConvolution() = default;
+  /// Whether x and y are NHWC and the weights [O, kH, kW, C / group]. Else all are as Caffe has them: x and y dense
+  /// NCHW, the weights [O, C / group, kH, kW]; their type is float32 then.
+  virtual bool nhwc() const = 0;
   /// That any of the three calls needs; its contents are lost.
   virtual size_t workspace_bytes() const = 0;
   /// Asks for the ReLU of what Forward writes, from now on; before the first call. workspace_bytes() may change. NaNs
@@ -76,6 +79,10 @@ inline ElementType ElementOf(GpuMath math) {
   if (math == GpuMath::kBFloat16) return ElementType::kBFloat16;
   return math == GpuMath::kFloat16 ? ElementType::kFloat16 : ElementType::kFloat32;
 }
+
+/// The layout of convolutions, as GpuConvolution::nhwc. Tensor cores want NHWC. Engines for float32 want NCHW, and most
+/// of cuDNN's plans for it in NHWC transpose all tensors in a workspace.
+inline bool PrefersNhwc(GpuMath math) { return math != GpuMath::kFloat32; }
 
 /// cuDNN and cuBLASLt on `gpu`, a real GPU (CHECK) that must outlive the library.
 /// @return kFailedPrecondition: a library can't be initialized.

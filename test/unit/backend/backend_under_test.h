@@ -23,10 +23,6 @@ struct BackendUnderTest {
 
 BackendUnderTest& UnderTest();
 
-/// A GPU for one test; of a fake, nobody but queued work can touch the memory. Only where a GPU is under test.
-/// @param element of the factors of its products.
-BackendUnderTest NewGpuUnderTest(ElementType element = ElementType::kFloat32);
-
 /// For what a test and the device under test both read and write. All are alike.
 template <typename T>
 struct ReachableAllocator {

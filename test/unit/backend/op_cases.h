@@ -79,7 +79,7 @@ class OpBench {
     batch_.first_sample_on_device = reinterpret_cast<const uint64_t*>(Allocate(sizeof(uint64_t)));
     batch_.loss_scale_on_device = reinterpret_cast<const float*>(Allocate(sizeof(float)));
     args_.in = in_, args_.out = out_, args_.d_in = d_in_, args_.d_out = d_out_;
-    args_.d_params = d_param_pointers_, args_.accumulate = true;
+    args_.d_params = d_param_pointers_;
     args_.batch = &batch_;
   }
 
@@ -110,12 +110,19 @@ class OpBench {
     Copy(const_cast<float*>(batch_.loss_scale_on_device), &loss_scale, sizeof(loss_scale));
   }
   void Call() {
-    std::vector<ParamView> params;
-    for (size_t i = 0; i < params_.size(); ++i) params.push_back({params_[i].floats(), version_, &packed_[i]});
-    args_.params = params;
-    op_->Forward(args_);
-    op_->BackwardInput(args_);
-    op_->BackwardParams(args_);
+    Forward();
+    BackwardInput();
+    BackwardParams();
+  }
+  void Forward() {
+    WithArgs([this] { op_->Forward(args_); });
+  }
+  void BackwardInput() {
+    WithArgs([this] { op_->BackwardInput(args_); });
+  }
+  void BackwardParams(bool accumulate = true) {
+    args_.accumulate = accumulate;
+    WithArgs([this] { op_->BackwardParams(args_); });
     backend_->FinishGradients();
   }
   std::vector<Values> Results() {
@@ -133,6 +140,13 @@ class OpBench {
   }
 
  private:
+  template <typename Body>
+  void WithArgs(const Body& body) {
+    std::vector<ParamView> params;
+    for (size_t i = 0; i < params_.size(); ++i) params.push_back({params_[i].floats(), version_, &packed_[i]});
+    args_.params = params;
+    body();
+  }
   std::byte* Allocate(size_t bytes) {
     buffers_.push_back(device_->Allocate(bytes).value());
     return buffers_.back().data();

@@ -1,6 +1,6 @@
 // Nothing here is ever given back: statics of the tests may outlive whatever is destroyed at the end of the process.
 #include "backend/cuda/cuda_backend.h"
-#include "test/unit/backend/backend_under_test.h"
+#include "test/unit/cuda/gpu_under_test.h"
 
 #include "glog/logging.h"
 
@@ -32,14 +32,9 @@ class PinnedMemory : public std::pmr::memory_resource {
   std::map<std::byte*, Buffer> buffers_;
 };
 
-GpuMath MathWith(ElementType element) {
-  if (element == ElementType::kBFloat16) return GpuMath::kBFloat16;
-  return element == ElementType::kFloat16 ? GpuMath::kFloat16 : GpuMath::kFloat32;
-}
-
-StatusOr<BackendUnderTest> Open(ElementType element) {
+StatusOr<BackendUnderTest> Open(GpuMath math) {
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(kGpu));
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathWith(element)));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), math));
   BackendUnderTest opened;
   HP_ASSIGN_OR_RETURN(opened.backend, MakeCudaBackend(gpu.get(), std::move(library)));
   opened.device = std::move(gpu);
@@ -48,7 +43,7 @@ StatusOr<BackendUnderTest> Open(ElementType element) {
 
 /// Without a GPU there is only memory, for statics: needs_gpu.cc skips all tests.
 BackendUnderTest* OpenForGood() {
-  auto opened = Open(ElementType::kFloat32);
+  auto opened = Open(GpuMath::kFloat32);
   if (!opened.ok()) return new BackendUnderTest;
   auto* const gpu = new BackendUnderTest(*std::move(opened));
   // Pinning a block takes longer than most tests' kernels: blocks are kept for the next one.
@@ -64,6 +59,6 @@ BackendUnderTest& UnderTest() {
   return *gpu;
 }
 
-BackendUnderTest NewGpuUnderTest(ElementType element) { return Open(element).value(); }
+BackendUnderTest NewGpuUnderTest(GpuMath math) { return Open(math).value(); }
 
 }  // namespace hp::test

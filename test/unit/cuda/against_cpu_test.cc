@@ -1,15 +1,25 @@
 #include "test/support/fake_gpu.h"
 #include "test/unit/backend/op_cases.h"
+#include "test/unit/cuda/gpu_under_test.h"
 
 // Whole calls on memory that only queued work can touch, beside the same calls on the CPU: an op that reads the GPU's
 // memory when it is called, or whose work can't be repeated with other numbers in the same memory, fails here.
 namespace hp::test {
 namespace {
 
-class AgainstCpu : public testing::TestWithParam<TypedCase> {
+/// A case with the math of its products, which says the element type.
+struct MathCase : TypedCase {
+  explicit MathCase(const OpCase& c, GpuMath math = GpuMath::kFloat32, bool first_is_float32 = false)
+      : TypedCase{c, ElementOf(math), first_is_float32}, math(math) {}
+  std::string name() const { return TypedCase::name() + (math == GpuMath::kTf32 ? "_tf32" : ""); }
+
+  GpuMath math;
+};
+
+class AgainstCpu : public testing::TestWithParam<MathCase> {
  protected:
   AgainstCpu()
-      : gpu_(NewGpuUnderTest(GetParam().element)),
+      : gpu_(NewGpuUnderTest(GetParam().math)),
         on_gpu_(gpu_.device.get(), gpu_.backend.get(), GetParam().c, GetParam().in(), GetParam().element) {}
 
   std::vector<Values> OnCpu(uint32_t seed) {
@@ -57,13 +67,15 @@ TEST_P(AgainstCpu, RepeatedForAnotherMicroBatch) {
   }
 }
 
-std::vector<TypedCase> TypedCases() {
-  std::vector<TypedCase> cases;
+std::vector<MathCase> MathCases() {
+  std::vector<MathCase> cases;
   for (const OpCase& c : OpCases()) {
-    cases.push_back({c});
-    for (const ElementType element : {ElementType::kBFloat16, ElementType::kFloat16}) {
-      cases.push_back({c, element});
-      if (c.in.size() > 1) cases.push_back({c, element, true});
+    cases.push_back(MathCase(c));
+    // Ops that ask the library know TF32 by its layouts alone.
+    if (std::string(c.name).find("convolution") != std::string::npos) cases.push_back(MathCase(c, GpuMath::kTf32));
+    for (const GpuMath math : {GpuMath::kBFloat16, GpuMath::kFloat16}) {
+      cases.push_back(MathCase(c, math));
+      if (c.in.size() > 1) cases.push_back(MathCase(c, math, true));
     }
   }
   return cases;
@@ -79,7 +91,7 @@ TEST(Eltwise, TakesUpTo32Inputs) {
   EXPECT_EQ(more.status().message(), "Eltwise has 33 bottoms; expected at most 32 on a GPU");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(TypedCases()),
+INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(MathCases()),
                          [](const auto& info) { return info.param.name(); });
 
 }  // namespace

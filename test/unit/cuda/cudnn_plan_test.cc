@@ -83,7 +83,7 @@ class CudnnPlans : public testing::TestWithParam<bool> {
 
   StatusOr<CudnnConvolutionPlans> Make(const ConvolutionDesc& desc, const Shape& in, GpuMath math,
                                        size_t workspace = kWorkspace) {
-    return CudnnConvolutionPlans::Make(Target(math, workspace), desc, in);
+    return CudnnConvolutionPlans::Make(Target(math, workspace), desc, in, PrefersNhwc(math));
   }
   CudnnTarget Target(GpuMath math, size_t workspace = kWorkspace) const {
     return {.handle = nullptr, .device = &device_, .math = math, .most_workspace_bytes = workspace};
@@ -126,7 +126,7 @@ TEST_P(CudnnPlans, TakeAReluWhereTheyTakeTheBias) {
       desc.input_gradient = false;
       const auto plans = Make(desc, c.in, math);
       ASSERT_TRUE(plans.ok()) << plans.status();
-      const auto relu = CudnnConvolutionPlans::MakeForwardWithRelu(Target(math), desc, c.in);
+      const auto relu = CudnnConvolutionPlans::MakeForwardWithRelu(Target(math), desc, c.in, PrefersNhwc(math));
       EXPECT_EQ(relu.ok(), plans->bias_fused) << relu.status();
       taken += relu.ok();
     }
@@ -134,8 +134,33 @@ TEST_P(CudnnPlans, TakeAReluWhereTheyTakeTheBias) {
   EXPECT_GT(taken, 0);
 }
 
+/// Of the three plans.
+size_t WorkspaceOf(const CudnnConvolutionPlans& plans) {
+  size_t bytes = std::max(plans.forward.workspace_bytes(), plans.backward_weights.workspace_bytes());
+  return plans.backward_input ? std::max(bytes, plans.backward_input->workspace_bytes()) : bytes;
+}
+
+/// In NHWC, engines for float32 copy images to NCHW and back in their workspace.
+TEST_P(CudnnPlans, Float32WantsNoMoreWorkspaceInNchw) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const auto nchw = CudnnConvolutionPlans::Make(Target(GpuMath::kFloat32), Desc(c), c.in, /*nhwc=*/false);
+    const auto nhwc = CudnnConvolutionPlans::Make(Target(GpuMath::kFloat32), Desc(c), c.in, /*nhwc=*/true);
+    ASSERT_TRUE(nchw.ok()) << nchw.status();
+    ASSERT_TRUE(nhwc.ok()) << nhwc.status();
+    EXPECT_TRUE(nchw->bias_fused);
+    constexpr size_t kLittle = 1 << 20;
+    EXPECT_LE(WorkspaceOf(*nchw), WorkspaceOf(*nhwc) + kLittle);
+    if (std::string(c.name) == "VGG conv1_2") {
+      EXPECT_LE(WorkspaceOf(*nchw), kLittle);
+      EXPECT_GT(WorkspaceOf(*nhwc), size_t{1500} << 20);
+    }
+  }
+}
+
 TEST_P(CudnnPlans, EnginesThatWantTooMuchWorkspaceArePassedOver) {
-  const Case& c = kCases[1];
+  const Case c = {
+      .name = "AlexNet conv4", .in = {256, 384, 13, 13}, .num_output = 384, .kernel = 3, .pad = 1, .group = 2};
   const auto any = Make(Desc(c), c.in, GpuMath::kFloat32);
   ASSERT_TRUE(any.ok()) << any.status();
   ASSERT_GT(any->backward_input->workspace_bytes(), size_t{1} << 20);

@@ -121,7 +121,7 @@ class GpuLibraryTest : public testing::TestWithParam<GpuMath> {
     auto library = MakeGpuLibrary(&gpu_, GetParam());
     ASSERT_TRUE(library.ok()) << library.status();
     library_ = *std::move(library);
-    host_library_ = MakeHostGpuLibrary(&host_, element());
+    host_library_ = MakeHostGpuLibrary(&host_, GetParam());
   }
 
   static ElementType element() { return ElementOf(GetParam()); }
@@ -189,6 +189,7 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
     ASSERT_TRUE(made.ok()) << made.status();
     GpuConvolution *const gpu = made->get(), *const host = made_on_host->get();
     const size_t workspace = gpu->workspace_bytes();
+    ASSERT_EQ(gpu->nhwc(), host->nhwc());
 
     const int64_t out = c.in[0] * c.num_output * ConvolvedSize(c.in[2], c.kernel, c.stride, c.pad, c.dilation) *
                         ConvolvedSize(c.in[3], c.kernel, c.stride, c.pad, c.dilation);

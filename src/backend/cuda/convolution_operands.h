@@ -1,0 +1,120 @@
+#pragma once
+
+#include "backend/cuda/kept_gradients.h"
+#include "backend/cuda/ops.h"
+#include "backend/layout.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace hp::cuda {
+
+// What a convolution and a deconvolution read and write, brought to the library's form: its layout, element type and
+// alignment. What is copied lies in the op's scratch area, and for parameters in PackedParams.
+
+/// A tensor in the library's form. @param nhwc as GpuConvolution::nhwc.
+inline TensorDesc ConvolutionForm(const GpuContext& context, const Shape& shape, bool nhwc) {
+  return {shape, nhwc ? shape[1] : 1, context.library->element()};
+}
+
+/// An input or output of any layout and type, or its gradient.
+class ConvolutionTensor {
+ public:
+  ConvolutionTensor(const GpuContext& context, const TensorDesc& desc, bool nhwc)
+      : stream_(context.stream()), desc_(desc), form_(ConvolutionForm(context, desc.shape, nhwc)) {}
+
+  /// Of the copy; 0: the tensor is used where it is, and no copy is needed.
+  size_t copy_bytes() const { return HasForm() && SurelyAligned() ? 0 : form_.bytes(); }
+  const void* Read(const Tensor& tensor, std::byte* copy) const {
+    if (InPlace(tensor)) return tensor.data;
+    CopyLayout(stream_, desc_, tensor.data, form_, copy);
+    return copy;
+  }
+  /// Where it is to be written, for Store.
+  void* Target(const Tensor& tensor, std::byte* copy) const { return InPlace(tensor) ? tensor.data : copy; }
+  void Store(const void* target, const Tensor& tensor) const {
+    if (target != tensor.data) CopyLayout(stream_, form_, target, desc_, tensor.data);
+  }
+
+ private:
+  bool HasForm() const { return SameOrder(desc_, form_) && desc_.element == form_.element; }
+  /// Dense rows may be those of a micro-batch behind others' (NetBuffer::kUpdateMatrix); all else is a buffer's start.
+  bool SurelyAligned() const {
+    return !desc_.dense() || desc_.bytes() / desc_.shape[0] % GpuConvolution::kAlignment == 0;
+  }
+  bool InPlace(const Tensor& tensor) const {
+    return HasForm() && reinterpret_cast<uintptr_t>(tensor.data) % GpuConvolution::kAlignment == 0;
+  }
+
+  const GpuStream stream_;
+  const TensorDesc desc_, form_;
+};
+
+/// Weights [A, B, kH, kW], as Caffe has them, in the library's form: where that is [A, kH, kW, B] made once for each
+/// version of them, mostly by the update itself; and their gradient.
+class ConvolutionWeights {
+ public:
+  ConvolutionWeights(const GpuContext& context, const Shape& shape, bool nhwc)
+      : context_(context), weights_{shape, 1}, form_(ConvolutionForm(context, shape, nhwc)) {}
+
+  /// Of the copy and the gradient.
+  size_t packed_bytes() const { return (InPlace() ? 0 : form_.bytes()) + form_.bytes(); }
+  const void* Read(const ParamView& param) const {
+    if (InPlace()) return param.data;
+    // Kept beyond this call, and perhaps beyond this op.
+    const auto fill = [stream = context_.stream(), from = weights_, to = form_, data = param.data](std::byte* copy) {
+      CopyLayout(stream, from, data, to, copy);
+    };
+    return param.packed->Get(Key(), form_.bytes(), param.version, fill, CopyForm());
+  }
+  /// Where their gradient is to be written, for Store. One in Caffe's own layout that is not added to needs no detour.
+  void* Target(const OpArgs& args) const {
+    if (InPlace() && !args.accumulate) return args.d_params[0];
+    std::byte* const memory = args.params[0].packed->Space(Key() + " gradient", form_.bytes());
+    context_.kept_gradients->BeforeWriting(memory);
+    return memory;
+  }
+  void Store(const OpArgs& args, void* target) const {
+    if (target == args.d_params[0]) return;
+    ValueCopy from = CopyForm();
+    from.data = target;
+    context_.kept_gradients->Keep({from, form_.count(), args.accumulate, args.d_params[0]});
+  }
+
+ private:
+  bool InPlace() const { return SameOrder(weights_, form_) && weights_.element == form_.element; }
+  std::string Key() const { return "form " + form_.shape.ToString(); }
+  ValueCopy CopyForm() const {
+    if (SameOrder(weights_, form_)) return {.element = form_.element};
+    const int64_t channels = form_.shape[1];
+    return {nullptr, form_.element, channels, form_.shape.count(2), channels};
+  }
+
+  const GpuContext context_;
+  const TensorDesc weights_, form_;
+};
+
+/// A bias [n] in the library's element type, made once for each version of it.
+class TypedBias {
+ public:
+  TypedBias(const GpuContext& context, int64_t n)
+      : stream_(context.stream()), bias_{Shape{1, n}, 1}, typed_{Shape{1, n}, 1, context.library->element()} {}
+
+  size_t packed_bytes() const { return InPlace() ? 0 : typed_.bytes(); }
+  const void* Read(const ParamView& param) const {
+    if (InPlace()) return param.data;
+    const auto fill = [stream = stream_, from = bias_, to = typed_, data = param.data](std::byte* copy) {
+      CopyLayout(stream, from, data, to, copy);
+    };
+    return param.packed->Get("16 bits", typed_.bytes(), param.version, fill, {.element = typed_.element});
+  }
+
+ private:
+  bool InPlace() const { return typed_.element == bias_.element; }
+
+  const GpuStream stream_;
+  const TensorDesc bias_, typed_;
+};
+
+}  // namespace hp::cuda
