@@ -25,12 +25,12 @@ std::string Describe(const ConvolutionDesc& d, const Shape& in) {
       static_cast<long long>(d.dilation_w), static_cast<long long>(d.group));
 }
 
-/// @param dims in the order of NCHW, in either layout.
-CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool nhwc, bool is_virtual,
-                         const std::string& what) {
-  const int64_t image = dims[1] * dims[2] * dims[3];
-  const std::vector<int64_t> of_nhwc = {image, 1, dims[1] * dims[3], dims[1]};
-  const std::vector<int64_t> of_nchw = {image, dims[2] * dims[3], dims[3], 1};
+/// @param dims in the order of NCHW, in either layout. @param pixel elements from one to the next in NHWC; 0: dims[1].
+CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool nhwc, int64_t pixel,
+                         bool is_virtual, const std::string& what) {
+  if (pixel == 0) pixel = dims[1];
+  const std::vector<int64_t> of_nhwc = {pixel * dims[2] * dims[3], 1, pixel * dims[3], pixel};
+  const std::vector<int64_t> of_nchw = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, what + ", tensor " + static_cast<char>(id));
   tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
   tensor.SetAll(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
@@ -90,10 +90,12 @@ void Finish(CudnnDescriptor descriptor, std::vector<CudnnDescriptor>* to) {
 /// Builds the operations of one convolution.
 class Builder {
  public:
-  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type, bool nhwc)
+  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type, bool nhwc,
+          const CudnnPixelStrides& strides)
       : desc_(desc),
         type_(type),
         nhwc_(nhwc),
+        strides_(strides),
         x_{in.dims()},
         y_{out.dims()},
         weights_{desc.num_output, in[1] / desc.group, desc.kernel_h, desc.kernel_w},
@@ -133,7 +135,7 @@ class Builder {
   /// y = p + b. @return the number of y's part.
   size_t AddBias(Id y, CudnnOperations* operations) const {
     // Of the others' type: cuDNN has no engine for a float32 bias beside 16 bits.
-    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, nhwc_, false, what_), &operations->parts);
+    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, nhwc_, 0, false, what_), &operations->parts);
     const size_t bias = operations->parts.size() - 1;
     CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
     add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
@@ -159,15 +161,15 @@ class Builder {
   /// A tensor of y's shape: y itself, or float32 that is nowhere in memory.
   CudnnDescriptor Value(Id id) const {
     const bool inner = id != Id::kY;
-    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, nhwc_, inner, what_);
+    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, nhwc_, strides_.y, inner, what_);
   }
 
   /// Parts: x, y, weights, window.
   void Convolve(const Kind& kind, Id y, CudnnOperations* operations) const {
     std::vector<CudnnDescriptor>& parts = operations->parts;
-    Finish(TensorOf(Id::kX, type_, x_, nhwc_, false, what_), &parts);
+    Finish(TensorOf(Id::kX, type_, x_, nhwc_, strides_.x, false, what_), &parts);
     Finish(Value(y), &parts);
-    Finish(TensorOf(Id::kWeights, type_, weights_, nhwc_, false, what_), &parts);
+    Finish(TensorOf(Id::kWeights, type_, weights_, nhwc_, 0, false, what_), &parts);
     Finish(WindowOf(desc_, what_), &parts);
     CudnnDescriptor operation(kind.type, what_);
     operation.Set(kind.x, parts[0]);
@@ -182,9 +184,36 @@ class Builder {
   const ConvolutionDesc desc_;
   const cudnnDataType_t type_;
   const bool nhwc_;
+  const CudnnPixelStrides strides_;
   const std::vector<int64_t> x_, y_, weights_;
   const std::string what_;
 };
+
+// --- Groups one by one
+
+ConvolutionDesc OneGroup(ConvolutionDesc desc) {
+  desc.num_output /= desc.group;
+  desc.group = 1;
+  return desc;
+}
+Shape OneGroup(const Shape& in, int64_t groups) { return in.With(1, in[1] / groups); }
+
+bool UseTensorCores(const CudnnConvolutionPlans& plans) {
+  const auto use = [](const CudnnPlan& plan) {
+    return std::count(plan.notes().begin(), plan.notes().end(), CUDNN_NUMERICAL_NOTE_TENSOR_CORE) > 0;
+  };
+  return use(plans.forward) && use(plans.backward_weights) && (!plans.backward_input || use(*plans.backward_input));
+}
+
+/// Whether slices of x, y, weights and bias begin where plans want them to.
+bool MayBeSliced(const ConvolutionDesc& desc, const Shape& in, ElementType element) {
+  constexpr int64_t kMostSlices = 4;  // launches cost too
+  const auto aligned = [element](int64_t channels) {
+    return channels * static_cast<int64_t>(BytesOf(element)) % GpuConvolution::kAlignment == 0;
+  };
+  return desc.group > 1 && desc.group <= kMostSlices && aligned(in[1] / desc.group) &&
+         aligned(desc.num_output / desc.group);
+}
 
 class CudnnConvolution final : public GpuConvolution {
  public:
@@ -201,7 +230,7 @@ class CudnnConvolution final : public GpuConvolution {
   /// Together with the bias, in cuDNN's kernel or in the own one that adds it. Without one cuDNN has no engine for it.
   bool TakeRelu() override {
     if (!desc_.bias) return false;
-    StatusOr<CudnnPlan> fused = CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc_, in_, plans_.nhwc);
+    StatusOr<CudnnPlan> fused = ForwardWithRelu();
     if (fused.ok()) {
       plans_.forward = *std::move(fused);
       plans_.bias_fused = true;
@@ -212,24 +241,33 @@ class CudnnConvolution final : public GpuConvolution {
   }
 
   void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
-    std::vector<std::pair<int64_t, const void*>> pointers = {{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}};
-    if (plans_.bias_fused) pointers.push_back({Id::kBias, bias});
-    Run(plans_.forward, pointers, workspace);
+    Run(plans_.forward, x, weights, plans_.bias_fused ? bias : nullptr, y, workspace);
     if (bias == nullptr || plans_.bias_fused) return;
-    const TensorDesc desc = {plans_.out, plans_.nhwc ? plans_.out[1] : 1, plans_.element};
+    const Shape out = ConvolvedShape(desc_, in_);
+    const TensorDesc desc = {out, plans_.nhwc ? out[1] : 1, plans_.element};
     cuda::AddChannelBias(gpu_->stream(Device::kCompute), desc, bias, y, relu_beside_bias_);
   }
   void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
     CHECK(plans_.backward_input) << "no gradient of the input was asked for";
-    Run(*plans_.backward_input, {{Id::kX, dx}, {Id::kWeights, weights}, {Id::kY, dy}}, workspace);
+    Run(*plans_.backward_input, dx, weights, nullptr, dy, workspace);
   }
   void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) override {
-    Run(plans_.backward_weights, {{Id::kX, x}, {Id::kWeights, d_weights}, {Id::kY, dy}}, workspace);
+    Run(plans_.backward_weights, x, d_weights, nullptr, dy, workspace);
   }
 
  private:
-  void Run(const CudnnPlan& plan, const std::vector<std::pair<int64_t, const void*>>& pointers, std::byte* workspace) {
-    if (const Status status = plan.Run(target_.handle, pointers, workspace); !status.ok()) gpu_->Fail(status);
+  StatusOr<CudnnPlan> ForwardWithRelu() const {
+    if (plans_.slices == 1) return CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc_, in_, plans_.nhwc);
+    return CudnnConvolutionPlans::MakeForwardWithRelu(target_, OneGroup(desc_), OneGroup(in_, plans_.slices),
+                                                      plans_.nhwc, {in_[1], desc_.num_output});
+  }
+  /// All groups by one plan, or one after the other.
+  void Run(const CudnnPlan& plan, const void* x, const void* weights, const void* bias, const void* y,
+           std::byte* workspace) {
+    for (int64_t slice = 0; slice < plans_.slices; ++slice) {
+      const Status status = plan.Run(target_.handle, plans_.PointersOf(slice, x, weights, bias, y), workspace);
+      if (!status.ok()) gpu_->Fail(status);
+    }
   }
 
   Gpu* const gpu_;
@@ -243,12 +281,15 @@ class CudnnConvolution final : public GpuConvolution {
 }  // namespace
 
 StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                            const Shape& in, bool nhwc) {
+                                                            const Shape& in, bool nhwc,
+                                                            const CudnnPixelStrides& strides) {
   CudnnConvolutionPlans plans;
   plans.nhwc = nhwc;
   plans.element = ElementOf(target.math);
   plans.out = ConvolvedShape(desc, in);
-  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element), nhwc);
+  plans.channels = in[1];
+  plans.weights = desc.num_output * (in[1] / desc.group) * desc.kernel_h * desc.kernel_w;
+  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element), nhwc, strides);
   if (desc.bias) {
     StatusOr<CudnnPlan> fused = CudnnPlan::Make(target, builder.ForwardWithBias(), builder.what() + " plus bias");
     plans.bias_fused = fused.ok();
@@ -265,16 +306,40 @@ StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& t
   return plans;
 }
 
+StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::MakeBest(const CudnnTarget& target, const ConvolutionDesc& desc,
+                                                                const Shape& in) {
+  const bool nhwc = PrefersNhwc(target.math);
+  HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, Make(target, desc, in, nhwc));
+  if (!nhwc || !MayBeSliced(desc, in, plans.element) || UseTensorCores(plans)) return plans;
+  StatusOr<CudnnConvolutionPlans> sliced =
+      Make(target, OneGroup(desc), OneGroup(in, desc.group), nhwc, {in[1], desc.num_output});
+  if (!sliced.ok() || !UseTensorCores(*sliced)) return plans;
+  sliced->slices = desc.group;
+  return sliced;
+}
+
+std::vector<std::pair<int64_t, const void*>> CudnnConvolutionPlans::PointersOf(int64_t s, const void* x,
+                                                                               const void* weights, const void* bias,
+                                                                               const void* y) const {
+  const auto slice = [&](const void* data, int64_t elements) -> const void* {
+    return static_cast<const std::byte*>(data) + s * elements * static_cast<int64_t>(BytesOf(element));
+  };
+  std::vector<std::pair<int64_t, const void*>> pointers = {
+      {kX, slice(x, channels)}, {kWeights, slice(weights, this->weights)}, {kY, slice(y, out[1])}};
+  if (bias != nullptr) pointers.push_back({kBias, slice(bias, out[1])});
+  return pointers;
+}
+
 StatusOr<CudnnPlan> CudnnConvolutionPlans::MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                               const Shape& in, bool nhwc) {
-  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)), nhwc);
+                                                               const Shape& in, bool nhwc,
+                                                               const CudnnPixelStrides& strides) {
+  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)), nhwc, strides);
   return CudnnPlan::Make(target, builder.ForwardWithRelu(), builder.what() + " plus ReLU");
 }
 
 StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
                                                                const ConvolutionDesc& desc, const Shape& in) {
-  const bool nhwc = PrefersNhwc(target.math);
-  HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::Make(target, desc, in, nhwc));
+  HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::MakeBest(target, desc, in));
   return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target, desc, in, std::move(plans)));
 }
 

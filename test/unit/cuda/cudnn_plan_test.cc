@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 // cuDNN makes plans for a GPU that is only described, so this runs where there is none. Nothing is executed.
@@ -155,6 +156,56 @@ TEST_P(CudnnPlans, Float32WantsNoMoreWorkspaceInNchw) {
       EXPECT_LE(WorkspaceOf(*nchw), kLittle);
       EXPECT_GT(WorkspaceOf(*nhwc), size_t{1500} << 20);
     }
+  }
+}
+
+/// Channels of x, y and the bias, and rows of the weights, belong to a group.
+TEST_P(CudnnPlans, SlicesAreTheGroups) {
+  auto plans = Make(Desc({.name = "", .in = {}, .num_output = 16, .kernel = 3}), {2, 8, 5, 5}, GpuMath::kBFloat16);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  plans->slices = 2;  // of 16 channels and 32 outputs
+  const std::vector<std::byte> memory(10'000);
+  const std::byte* const x = memory.data();
+  const std::byte *const weights = x + 1000, *const bias = x + 8000, *const y = x + 9000;
+  using Pointers = std::vector<std::pair<int64_t, const void*>>;
+  using Id = CudnnConvolutionPlans::Id;
+  EXPECT_EQ(plans->PointersOf(0, x, weights, bias, y),
+            (Pointers{{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}, {Id::kBias, bias}}));
+  const std::byte* const more = weights + 2 * 16 * 8 * 3 * 3;
+  EXPECT_EQ(plans->PointersOf(1, x, weights, bias, y),
+            (Pointers{{Id::kX, x + 2 * 8}, {Id::kWeights, more}, {Id::kY, y + 2 * 16}, {Id::kBias, bias + 2 * 16}}));
+  EXPECT_EQ(plans->PointersOf(1, x, weights, nullptr, y),
+            (Pointers{{Id::kX, x + 2 * 8}, {Id::kWeights, more}, {Id::kY, y + 2 * 16}}));
+}
+
+/// Groups whose plans do without tensor cores are computed one by one, with them; others are not.
+TEST_P(CudnnPlans, FewGroupsUseTensorCores) {
+  const auto desc_of = [](int64_t num_output, int64_t kernel, int64_t group) {
+    return Desc({.name = "", .in = {}, .num_output = num_output, .kernel = kernel, .pad = kernel / 2, .group = group});
+  };
+  int sliced = 0;
+  for (const auto& [in, num_output, kernel] : {std::tuple(Shape{256, 96, 27, 27}, 256, 5),
+                                               {Shape{256, 384, 13, 13}, 384, 3},
+                                               {Shape{256, 384, 13, 13}, 256, 3}}) {
+    for (const GpuMath math : {GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16}) {
+      SCOPED_TRACE(testing::Message() << "[" << in << "] to " << num_output << ", math " << static_cast<int>(math));
+      const ConvolutionDesc desc = desc_of(num_output, kernel, 2);
+      const auto best = CudnnConvolutionPlans::MakeBest(Target(math), desc, in);
+      ASSERT_TRUE(best.ok()) << best.status();
+      for (const CudnnPlan* plan : {&best->forward, &best->backward_weights, &*best->backward_input}) {
+        EXPECT_TRUE(Has(*plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+      }
+      EXPECT_EQ(best->out[1] * best->slices, num_output);
+      sliced += best->slices == 2;
+    }
+  }
+  EXPECT_GT(sliced, 0) << "cuDNN's own engines for groups use them by now";
+  const Shape in = {8, 64, 9, 9};
+  for (const auto& [num_output, group, math] :
+       {std::tuple(64, 2, GpuMath::kFloat32), {64, 32, GpuMath::kBFloat16}, {24, 2, GpuMath::kBFloat16}}) {
+    const auto best = CudnnConvolutionPlans::MakeBest(Target(math), desc_of(num_output, 3, group), in);
+    ASSERT_TRUE(best.ok()) << best.status();
+    EXPECT_EQ(best->slices, 1) << "FP32, many groups, or slices that are not aligned";
   }
 }
 
