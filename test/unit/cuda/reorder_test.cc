@@ -1,6 +1,7 @@
 #include "backend/cuda/reorder.h"
 
 #include "backend/cuda/ops.h"
+#include "backend/cuda/pad_channels.h"
 #include "test/support/fake_gpu.h"
 #include "test/unit/backend/op_test_util.h"
 #include "test/unit/cuda/gpu_under_test.h"
@@ -123,6 +124,40 @@ TEST(SumFromDense, AddsAnyNumberOfSourcesInOrder) {
         cuda::SumFromDense(Stream(), pointers, to, memory.data());
         Synchronize();
         EXPECT_EQ(ReadTensor({to, memory.data()}), want);
+      }
+    }
+  }
+}
+
+/// Zeros behind a pixel's channels, and back without them: overwriting, and added to float32.
+TEST(PadChannels, FillsPixelsWithZeros) {
+  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 7, 2, 9}, Shape{4, 5, 1, 1}, Shape{1, 1, 6, 6}}) {
+    for (TensorDesc desc : LayoutsOf(shape)) {
+      for (const ElementType padded_element : kSixteenBits) {
+        for (const ElementType element : {kFloat32, padded_element}) {
+          SCOPED_TRACE(testing::Message() << "[" << shape << "] in blocks of " << desc.channel_block << ", type "
+                                          << static_cast<int>(element) << " to " << static_cast<int>(padded_element));
+          desc.element = element;
+          const TensorDesc padded_desc = {shape.With(1, 8), 8, padded_element};
+          const int64_t pixels = shape.count(2);
+          Values x = RandomValues(shape.count(), 1), sums(shape.count(), 1);
+          for (float& value : x) value = Rounded(padded_element, value);
+          Values from(x.size()), padded(padded_desc.count(), std::nanf("")), back(x.size(), std::nanf(""));
+          WriteTensor({desc, from.data()}, x);
+          cuda::PadChannels(Stream(), desc, from.data(), padded_desc, padded.data());
+          cuda::DropPadding(Stream(), padded_desc, padded.data(), desc, back.data());
+          cuda::DropPadding(Stream(), padded_desc, padded.data(), {shape, 1}, sums.data(), /*add=*/true);
+          Synchronize();
+          const Values got = ReadTensor({padded_desc, padded.data()});
+          for (int64_t i = 0; i < padded_desc.count(); ++i) {
+            const int64_t image = i / (8 * pixels), channel = i / pixels % 8;
+            const int64_t at = (image * shape[1] + channel) * pixels + i % pixels;
+            ASSERT_EQ(got[i], channel < shape[1] ? x[at] : 0) << i;
+          }
+          EXPECT_EQ(ReadTensor({desc, back.data()}), x);
+          for (float& value : x) value += 1;
+          EXPECT_EQ(sums, x);
+        }
       }
     }
   }
