@@ -202,6 +202,7 @@ class HostGpuLibrary : public GpuLibrary {
  public:
   HostGpuLibrary(Gpu* gpu, GpuMath math) : gpu_(gpu), math_(math) {}
   ElementType element() const override { return ElementOf(math_); }
+  int64_t channel_pack() const override { return ChannelPack(math_); }
   StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override {
     return std::unique_ptr<GpuGemm>(std::make_unique<HostGemm>(gpu_, desc, element()));
   }

@@ -12,7 +12,8 @@ namespace {
 
 /// What a convolution and a deconvolution have alike: the library's layout and element type. An input of another layout
 /// or type is brought there through scratch, in BackwardParams again: a pass over it costs less than keeping a copy for
-/// every solver.
+/// every solver. Only a copy whose channels are padded is kept: it is that of a net's images, which no other op needs
+/// in the backward pass.
 class WindowOp : public Op {
  public:
   void BackwardInput(const OpArgs& args) final {
@@ -27,7 +28,7 @@ class WindowOp : public Op {
     const bool relu_pending = relu_gradient_ && args.d_in[0].data == nullptr;  // there was no BackwardInput
     if (relu_pending) TakeBackRelu(args);
     void* d_weights = weights_.Target(args);
-    WeightGradient(Source(args), OutputGradient(args), d_weights, args.scratch);
+    WeightGradient(keeps_input() ? InputCopy(args) : Source(args), OutputGradient(args), d_weights, args.scratch);
     weights_.Store(args, d_weights);
     if (!bias_) return;
     const GpuStream stream = context_.stream();
@@ -39,16 +40,18 @@ class WindowOp : public Op {
     }
   }
 
+  bool backward_reads_input() const final { return !keeps_input(); }
   bool backward_reads_output() const final { return relu_gradient_; }
 
  protected:
   WindowOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in, const Shape& weights,
-           const Shape& out, std::unique_ptr<GpuConvolution> convolution)
+           const Shape& out, std::unique_ptr<GpuConvolution> convolution, int64_t padded_channels = 0)
       : context_(context),
-        out_(ConvolutionForm(context, out, convolution->nhwc())),
-        input_(context, in, convolution->nhwc()),
+        input_gradient_(desc.input_gradient),
+        out_(ConvolutionForm(context, out, convolution->nhwc(), 0)),
+        input_(context, in, convolution->nhwc(), padded_channels),
         output_(context, out_, convolution->nhwc()),
-        weights_(context, weights, convolution->nhwc()),
+        weights_(context, weights, convolution->nhwc(), padded_channels),
         sums_(out_),
         convolution_(std::move(convolution)) {
     outputs_ = {out_};
@@ -57,33 +60,39 @@ class WindowOp : public Op {
       bias_.emplace(context, desc.num_output);
       packed_bytes_ += bias_->packed_bytes();
     }
-    PlanScratch();
+    PlanMemory();
   }
 
-  void PlanScratch() {
-    ScratchPlan plan;
-    plan.Add(convolution_->workspace_bytes());
-    input_offset_ = plan.Add(input_.copy_bytes());
-    output_offset_ = plan.Add(output_.copy_bytes());
-    if (bias_) sums_offset_ = plan.Add(sums_.bytes());
-    scratch_bytes_ = plan.bytes();
+  void PlanMemory() {
+    ScratchPlan scratch, saved;
+    scratch.Add(convolution_->workspace_bytes());
+    input_offset_ = scratch.Add(keeps_input() && !input_gradient_ ? 0 : input_.copy_bytes());
+    output_offset_ = scratch.Add(output_.copy_bytes());
+    kept_offset_ = saved.Add(keeps_input() ? input_.copy_bytes() : 0);
+    if (bias_) sums_offset_ = (relu_gradient_ ? saved : scratch).Add(sums_.bytes());
+    scratch_bytes_ = scratch.bytes(), saved_bytes_ = saved.bytes();
   }
   /// From now on the gradient that comes is that of a ReLU behind. Sums of the bias gradient are made by the first
   /// backward call and kept for the second.
   void ExpectReluGradient() {
     relu_gradient_ = true;
-    if (bias_) saved_bytes_ = sums_.bytes();
+    PlanMemory();
   }
 
   virtual void InputGradient(const void* dy, const void* weights, void* dx, std::byte* workspace) = 0;
   virtual void WeightGradient(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 
-  float* Sums(const OpArgs& args) const { return bias_ ? reinterpret_cast<float*>(args.saved) : nullptr; }
+  bool keeps_input() const { return input_.padded(); }
+  /// Where the input is copied to, if it is.
+  std::byte* InputCopy(const OpArgs& args) const {
+    return keeps_input() ? args.saved + kept_offset_ : args.scratch + input_offset_;
+  }
+  float* Sums(const OpArgs& args) const { return bias_ ? ScratchFloats(args.saved, sums_offset_) : nullptr; }
   /// Makes args.d_out the gradient of what the ReLU reads.
   void TakeBackRelu(const OpArgs& args) const {
     sums_.TakeRelu(context_.stream(), args.out[0].data, args.d_out[0].data, Sums(args));
   }
-  const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], args.scratch + input_offset_); }
+  const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], InputCopy(args)); }
   void* Output(const OpArgs& args) const { return output_.Target(args.out[0], args.scratch + output_offset_); }
   const void* OutputGradient(const OpArgs& args) const {
     return output_.Read(args.d_out[0], args.scratch + output_offset_);
@@ -92,23 +101,26 @@ class WindowOp : public Op {
   const void* Bias(const OpArgs& args) const { return bias_ ? bias_->Read(args.params[1]) : nullptr; }
 
   const GpuContext context_;
+  const bool input_gradient_;
   const TensorDesc out_;
   const ConvolutionTensor input_, output_;
   const ConvolutionWeights weights_;
   const OutputSums sums_;
   std::optional<TypedBias> bias_;
   const std::unique_ptr<GpuConvolution> convolution_;
-  size_t input_offset_ = 0, output_offset_ = 0, sums_offset_ = 0;
-  bool relu_gradient_ = false;  // of a ReLU behind it, which this op has to take back
+  size_t input_offset_ = 0, output_offset_ = 0;  // in scratch
+  size_t kept_offset_ = 0;                       // in saved
+  size_t sums_offset_ = 0;                       // in saved with relu_gradient_, else in scratch
+  bool relu_gradient_ = false;                   // of a ReLU behind it, which this op has to take back
 };
 
 /// y = conv(x, W) + b.
 class ConvolutionOp final : public WindowOp {
  public:
   ConvolutionOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in,
-                std::unique_ptr<GpuConvolution> convolution)
+                std::unique_ptr<GpuConvolution> convolution, int64_t padded_channels)
       : WindowOp(context, desc, in, Shape{desc.num_output, in.shape[1] / desc.group, desc.kernel_h, desc.kernel_w},
-                 ConvolvedShape(desc, in.shape), std::move(convolution)) {}
+                 ConvolvedShape(desc, in.shape), std::move(convolution), padded_channels) {}
 
   void Forward(const OpArgs& args) override {
     void* const y = Output(args);
@@ -117,7 +129,7 @@ class ConvolutionOp final : public WindowOp {
   }
   bool TakeReluBehind() override {
     if (!convolution_->TakeRelu()) return false;
-    PlanScratch();
+    PlanMemory();
     return true;
   }
   bool TakeReluGradientBehind() override {
@@ -161,11 +173,22 @@ class DeconvolutionOp final : public WindowOp {
   }
 };
 
+/// What the input's channels are padded to where tensor cores want more of them; 0: nothing. An input that the library
+/// can read where it is stays there: a copy of it would be one more pass over memory. So does one channel: eight times
+/// its memory saves next to no workspace.
+int64_t PaddedChannels(const GpuLibrary& library, const ConvolutionDesc& desc, const TensorDesc& in) {
+  const bool in_place = LiesNhwc(in) && in.element == library.element();
+  const int64_t channels = in.shape[1], pack = library.channel_pack();
+  return desc.group == 1 && channels > 1 && channels < pack && !in_place ? pack : 0;
+}
+
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::Convolution(const ConvolutionDesc& desc, const Descs& in) {
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuConvolution> convolution, context_.library->Convolution(desc, in[0].shape));
-  return Backend::OpPtr(std::make_unique<ConvolutionOp>(context_, desc, in[0], std::move(convolution)));
+  const int64_t padded = PaddedChannels(*context_.library, desc, in[0]);
+  const Shape shape = padded > 0 ? in[0].shape.With(1, padded) : in[0].shape;
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuConvolution> convolution, context_.library->Convolution(desc, shape));
+  return Backend::OpPtr(std::make_unique<ConvolutionOp>(context_, desc, in[0], std::move(convolution), padded));
 }
 
 StatusOr<Backend::OpPtr> CudaBackend::Deconvolution(const ConvolutionDesc& desc, const Descs& in) {

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/kept_gradients.h"
 #include "backend/cuda/ops.h"
+#include "backend/cuda/pad_channels.h"
 #include "backend/layout.h"
 
 #include <cstddef>
@@ -13,32 +14,43 @@ namespace hp::cuda {
 // What a convolution and a deconvolution read and write, brought to the library's form: its layout, element type and
 // alignment. What is copied lies in the op's scratch area, and for parameters in PackedParams.
 
-/// A tensor in the library's form. @param nhwc as GpuConvolution::nhwc.
-inline TensorDesc ConvolutionForm(const GpuContext& context, const Shape& shape, bool nhwc) {
-  return {shape, nhwc ? shape[1] : 1, context.library->element()};
+/// A tensor in the library's form. @param nhwc as GpuConvolution::nhwc. @param padded_channels above 0: so many, of
+/// which those behind the tensor's own are zeros; only of NHWC.
+inline TensorDesc ConvolutionForm(const GpuContext& context, const Shape& shape, bool nhwc, int64_t padded_channels) {
+  const Shape padded = padded_channels > 0 ? shape.With(1, padded_channels) : shape;
+  return {padded, nhwc ? padded[1] : 1, context.library->element()};
+}
+
+/// CopyLayout into the library's form.
+inline void CopyToForm(const GpuStream& stream, const TensorDesc& desc, const void* from, const TensorDesc& form,
+                       void* to) {
+  if (form.shape == desc.shape) return CopyLayout(stream, desc, from, form, to);
+  PadChannels(stream, desc, from, form, to);
 }
 
 /// An input or output of any layout and type, or its gradient.
 class ConvolutionTensor {
  public:
-  ConvolutionTensor(const GpuContext& context, const TensorDesc& desc, bool nhwc)
-      : stream_(context.stream()), desc_(desc), form_(ConvolutionForm(context, desc.shape, nhwc)) {}
+  ConvolutionTensor(const GpuContext& context, const TensorDesc& desc, bool nhwc, int64_t padded_channels = 0)
+      : stream_(context.stream()), desc_(desc), form_(ConvolutionForm(context, desc.shape, nhwc, padded_channels)) {}
 
   /// Of the copy; 0: the tensor is used where it is, and no copy is needed.
   size_t copy_bytes() const { return HasForm() && SurelyAligned() ? 0 : form_.bytes(); }
   const void* Read(const Tensor& tensor, std::byte* copy) const {
     if (InPlace(tensor)) return tensor.data;
-    CopyLayout(stream_, desc_, tensor.data, form_, copy);
+    CopyToForm(stream_, desc_, tensor.data, form_, copy);
     return copy;
   }
   /// Where it is to be written, for Store.
   void* Target(const Tensor& tensor, std::byte* copy) const { return InPlace(tensor) ? tensor.data : copy; }
   void Store(const void* target, const Tensor& tensor) const {
+    if (padded()) return DropPadding(stream_, form_, target, desc_, tensor.data);
     if (target != tensor.data) CopyLayout(stream_, form_, target, desc_, tensor.data);
   }
+  bool padded() const { return form_.shape != desc_.shape; }
 
  private:
-  bool HasForm() const { return SameOrder(desc_, form_) && desc_.element == form_.element; }
+  bool HasForm() const { return !padded() && SameOrder(desc_, form_) && desc_.element == form_.element; }
   /// Dense rows may be those of a micro-batch behind others' (NetBuffer::kUpdateMatrix); all else is a buffer's start.
   bool SurelyAligned() const {
     return !desc_.dense() || desc_.bytes() / desc_.shape[0] % GpuConvolution::kAlignment == 0;
@@ -51,12 +63,12 @@ class ConvolutionTensor {
   const TensorDesc desc_, form_;
 };
 
-/// Weights [A, B, kH, kW], as Caffe has them, in the library's form: where that is [A, kH, kW, B] made once for each
-/// version of them, mostly by the update itself; and their gradient.
+/// Weights [A, B, kH, kW], as Caffe has them, in the library's form: where that is [A, kH, kW, B or the padded
+/// channels] made once for each version of them, mostly by the update itself; and their gradient.
 class ConvolutionWeights {
  public:
-  ConvolutionWeights(const GpuContext& context, const Shape& shape, bool nhwc)
-      : context_(context), weights_{shape, 1}, form_(ConvolutionForm(context, shape, nhwc)) {}
+  ConvolutionWeights(const GpuContext& context, const Shape& shape, bool nhwc, int64_t padded_channels = 0)
+      : context_(context), weights_{shape, 1}, form_(ConvolutionForm(context, shape, nhwc, padded_channels)) {}
 
   /// Of the copy and the gradient.
   size_t packed_bytes() const { return (InPlace() ? 0 : form_.bytes()) + form_.bytes(); }
@@ -64,7 +76,7 @@ class ConvolutionWeights {
     if (InPlace()) return param.data;
     // Kept beyond this call, and perhaps beyond this op.
     const auto fill = [stream = context_.stream(), from = weights_, to = form_, data = param.data](std::byte* copy) {
-      CopyLayout(stream, from, data, to, copy);
+      CopyToForm(stream, from, data, to, copy);
     };
     return param.packed->Get(Key(), form_.bytes(), param.version, fill, CopyForm());
   }
@@ -79,16 +91,18 @@ class ConvolutionWeights {
     if (target == args.d_params[0]) return;
     ValueCopy from = CopyForm();
     from.data = target;
-    context_.kept_gradients->Keep({from, form_.count(), args.accumulate, args.d_params[0]});
+    context_.kept_gradients->Keep({from, weights_.count(), args.accumulate, args.d_params[0]});
   }
 
  private:
-  bool InPlace() const { return SameOrder(weights_, form_) && weights_.element == form_.element; }
+  bool InPlace() const {
+    return form_.shape == weights_.shape && SameOrder(weights_, form_) && weights_.element == form_.element;
+  }
   std::string Key() const { return "form " + form_.shape.ToString(); }
+  /// Places that fill up a pixel's channels are not the values'.
   ValueCopy CopyForm() const {
-    if (SameOrder(weights_, form_)) return {.element = form_.element};
-    const int64_t channels = form_.shape[1];
-    return {nullptr, form_.element, channels, form_.shape.count(2), channels};
+    if (form_.shape == weights_.shape && SameOrder(weights_, form_)) return {.element = form_.element};
+    return {nullptr, form_.element, weights_.shape[1], weights_.shape.count(2), form_.shape[1]};
   }
 
   const GpuContext context_;

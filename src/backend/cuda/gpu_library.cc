@@ -39,6 +39,7 @@ class NvidiaLibrary final : public GpuLibrary {
   }
 
   ElementType element() const override { return ElementOf(math_); }
+  int64_t channel_pack() const override { return ChannelPack(math_); }
   StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override {
     HP_RETURN_IF_ERROR(Use());
     return MakeCublasGemm(gpu_, cublas_.get(), math_, desc);

@@ -60,6 +60,10 @@ class GpuLibrary {
   virtual ~GpuLibrary() = default;
   /// The element type of the products' factors.
   virtual ElementType element() const = 0;
+  /// Channels of 16 bytes, if engines read so many of a pixel at once. A convolution of one group that has fewer had
+  /// better be asked for with as many, the others being zeros: the library would make such a copy of its input in a
+  /// workspace, for each call again. 1: that gains nothing.
+  virtual int64_t channel_pack() const = 0;
   /// @return kFailedPrecondition: the library cannot compute it.
   virtual StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) = 0;
   /// @param in the input's shape [N, C, H, W]. Errors as Gemm's.
@@ -83,6 +87,9 @@ inline ElementType ElementOf(GpuMath math) {
 /// The layout of convolutions, as GpuConvolution::nhwc. Tensor cores want NHWC. Engines for float32 want NCHW, and most
 /// of cuDNN's plans for it in NHWC transpose all tensors in a workspace.
 inline bool PrefersNhwc(GpuMath math) { return math != GpuMath::kFloat32; }
+
+/// GpuLibrary::channel_pack. In TF32 cuDNN copies images of four channels in its workspace as it does those of three.
+inline int64_t ChannelPack(GpuMath math) { return ElementOf(math) == ElementType::kFloat32 ? 1 : 8; }
 
 /// cuDNN and cuBLASLt on `gpu`, a real GPU (CHECK) that must outlive the library.
 /// @return kFailedPrecondition: a library can't be initialized.

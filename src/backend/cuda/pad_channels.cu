@@ -42,14 +42,11 @@ struct TakePixel {
   int64_t pixels;
   const From* from;
   To* to;
-  bool add;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t pixel) const {
     To* const at = to + image * shape.image + pixel * shape.pixel;
     const Pack<float, kWidth> padded = ReadPack<kWidth>(from + (image * pixels + pixel) * kWidth);
     for (int c = 0; c < kWidth; ++c) {
-      if (c >= shape.channels) continue;
-      To* const channel = at + c * shape.channel;
-      Put(add ? ToFloat(*channel) + padded.of[c] : padded.of[c], channel);
+      if (c < shape.channels) Put(padded.of[c], at + c * shape.channel);
     }
   }
 };
@@ -87,7 +84,7 @@ void PadChannels(const GpuStream& stream, const TensorDesc& from_desc, const voi
 }
 
 void DropPadding(const GpuStream& stream, const TensorDesc& padded_desc, const void* padded, const TensorDesc& to_desc,
-                 void* to, bool add) {
+                 void* to) {
   CheckPadded(to_desc, padded_desc);
   const int64_t pixels = to_desc.shape.count(2);
   WithTypes(to_desc, padded_desc, [&](auto to_type, auto padded_type) {
@@ -95,7 +92,7 @@ void DropPadding(const GpuStream& stream, const TensorDesc& padded_desc, const v
     using To = typename decltype(to_type)::Type;
     ForEachInRows(
         stream, to_desc.shape[0], pixels,
-        TakePixel<From, To>{FewChannels(to_desc), pixels, static_cast<const From*>(padded), static_cast<To*>(to), add});
+        TakePixel<From, To>{FewChannels(to_desc), pixels, static_cast<const From*>(padded), static_cast<To*>(to)});
   });
 }
 

@@ -12,8 +12,8 @@ namespace hp::cuda {
 void PadChannels(const GpuStream& stream, const TensorDesc& from_desc, const void* from, const TensorDesc& padded_desc,
                  void* padded);
 
-/// The reverse: copies the channels that `to_desc` has. @param add to += them, instead; for dense float32 alone.
+/// The reverse: copies the channels that `to_desc` has.
 void DropPadding(const GpuStream& stream, const TensorDesc& padded_desc, const void* padded, const TensorDesc& to_desc,
-                 void* to, bool add = false);
+                 void* to);
 
 }  // namespace hp::cuda

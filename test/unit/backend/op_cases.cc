@@ -308,6 +308,8 @@ const OpCase kCases[] = {
     {"clip", Activation(activation::Clip{-1, 0.5f}), {kDense}},
     {"convolution_dense", Convolution(3, 1), {kDense}, 1e-4f, {{8, 12, 3, 3}, {8}}},
     {"convolution_nhwc", Convolution(3, 2), {kNhwc}, 1e-4f, {{8, 6, 3, 3}, {8}}},
+    {"convolution_of_images", Convolution(3, 1), {{{3, 3, 9, 7}, 1}}, 1e-4f, {{8, 3, 3, 3}, {8}}},
+    {"convolution_of_few_channels", Convolution(2, 1), {{{2, 5, 6, 5}, 5}}, 1e-4f, {{8, 5, 2, 2}, {8}}},
     {"convolution_1x1", Convolution(1, 1), {kOddNhwc}, 1e-4f, {{8, 13, 1, 1}, {8}}},
     {"deconvolution_dense", Deconvolution(3, 1), {kDense}, 1e-4f, {{12, 8, 3, 3}, {8}}, kDeconvolved},
     {"deconvolution_nhwc", Deconvolution(3, 2), {kNhwc}, 1e-4f, {{12, 4, 3, 3}, {8}}, kDeconvolved},

@@ -1,4 +1,6 @@
+#include "backend/cuda/cuda_backend.h"
 #include "test/support/fake_gpu.h"
+#include "test/support/host_gpu_library.h"
 #include "test/unit/backend/op_cases.h"
 #include "test/unit/cuda/gpu_under_test.h"
 
@@ -107,6 +109,106 @@ TEST(ConvolutionLayout, RowsMayBeginAtAnyFloat) {
       results[shift].insert(results[shift].end(), {run.InputGradient(), run.ParamGradient(0), run.ParamGradient(1)});
     }
     EXPECT_EQ(results[0], results[1]);
+  }
+}
+
+/// A convolution of images, which come as float32 in NCHW. @param relu it does the ReLU behind it, too.
+OpCase ImagesCase(bool input_gradient, bool relu = false) {
+  ConvolutionDesc desc;
+  desc.num_output = 8, desc.kernel_h = desc.kernel_w = 5, desc.stride_h = desc.stride_w = 2, desc.pad_h = 1;
+  desc.input_gradient = input_gradient;
+  return {.name = "",
+          .make =
+              [=](Backend& backend, const Backend::Descs& in) {
+                auto op = backend.Convolution(desc, in);
+                EXPECT_TRUE(!relu || (op.value()->TakeReluBehind() && op.value()->TakeReluGradientBehind()));
+                return op;
+              },
+          .in = {{{2, 3, 11, 9}, 1}},
+          .params = {{8, 3, 5, 5}, {8}}};
+}
+
+/// The copy of the images, which Forward makes, serves BackwardParams as well. Weights and bias have copies already.
+TEST(PaddedConvolution, CopiesItsImagesOnce) {
+  for (const GpuMath math : {GpuMath::kBFloat16, GpuMath::kFloat16}) {
+    Launches launches(ImagesCase(true), math);
+    if (!launches.fake()) GTEST_SKIP() << "counts the launches of a fake";
+    EXPECT_EQ(launches.Forward(), 2);  // the copy and the library's call
+    EXPECT_EQ(launches.BackwardInput(), 2);
+    EXPECT_EQ(launches.BackwardParams(false), 4);  // the library's call, the gradient without padding, and the bias's
+    EXPECT_EQ(launches.BackwardParams(true), 4);
+  }
+}
+
+TEST(PaddedConvolution, KeepsTheCopyForTheBackwardPassAndNotTheImages) {
+  const OpCase c = ImagesCase(false);
+  for (const GpuMath math : kMaths) {
+    const BackendUnderTest gpu = NewGpuUnderTest(math);
+    const std::unique_ptr<Op> op = c.make(*gpu.backend, c.in).value();
+    const bool padded = ElementOf(math) != ElementType::kFloat32;
+    const size_t copy = padded ? c.in[0].count() / 3 * 16 : 0;  // 16 bytes a pixel
+    EXPECT_EQ(op->backward_reads_input(), !padded);
+    EXPECT_GE(op->saved_bytes(), copy);
+    EXPECT_LT(op->saved_bytes(), copy + 256);
+  }
+}
+
+/// What the library can read where it is stays there, and so do channels of groups.
+TEST(PaddedConvolution, IsOneOfAnInputThatIsCopiedAnyway) {
+  const auto saved = [](GpuMath math, const TensorDesc& in, int64_t group) {
+    ConvolutionDesc desc;
+    desc.num_output = 6, desc.kernel_h = desc.kernel_w = 3, desc.group = group;
+    return NewGpuUnderTest(math).backend->Convolution(desc, {in}).value()->saved_bytes();
+  };
+  const auto in = [](int64_t channels, int64_t block, ElementType element = ElementType::kFloat32) {
+    return TensorDesc{{2, channels, 9, 9}, block, element};
+  };
+  const auto kBFloat16 = ElementType::kBFloat16;
+  EXPECT_GT(saved(GpuMath::kBFloat16, in(3, 1), 1), 0u);
+  EXPECT_GT(saved(GpuMath::kBFloat16, in(3, 3), 1), 0u);
+  EXPECT_GT(saved(GpuMath::kBFloat16, in(3, 1, kBFloat16), 1), 0u);
+  EXPECT_EQ(saved(GpuMath::kBFloat16, in(3, 3, kBFloat16), 1), 0u);
+  EXPECT_EQ(saved(GpuMath::kBFloat16, in(3, 1), 3), 0u);
+  EXPECT_EQ(saved(GpuMath::kBFloat16, in(8, 1), 1), 0u);
+  EXPECT_EQ(saved(GpuMath::kBFloat16, in(1, 1), 1), 0u);
+  EXPECT_EQ(saved(GpuMath::kTf32, in(3, 1), 1), 0u);
+}
+
+/// The host's library as one that gains nothing by padding.
+class LibraryWithoutPadding : public GpuLibrary {
+ public:
+  LibraryWithoutPadding(Gpu* gpu, GpuMath math) : library_(MakeHostGpuLibrary(gpu, math)) {}
+  ElementType element() const override { return library_->element(); }
+  int64_t channel_pack() const override { return 1; }
+  StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override { return library_->Gemm(desc); }
+  StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
+    return library_->Convolution(desc, in);
+  }
+
+ private:
+  const std::unique_ptr<GpuLibrary> library_;
+};
+
+/// The zeros add nothing: outputs and gradients have the bits of the same convolution without them.
+TEST(PaddedConvolution, ComputesWhatItWouldWithoutPadding) {
+  for (const GpuMath math : {GpuMath::kBFloat16, GpuMath::kFloat16}) {
+    for (const auto& [block, relu] : {std::pair<int64_t, bool>{1, false}, {3, false}, {1, true}}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(math) << ", blocks of " << block << ", ReLU " << relu);
+      OpCase c = ImagesCase(true, relu);
+      c.in[0].channel_block = block;
+      std::vector<Values> results[2];
+      for (const bool padded : {false, true}) {
+        FakeGpu gpu;
+        std::unique_ptr<GpuLibrary> library = std::make_unique<LibraryWithoutPadding>(&gpu, math);
+        if (padded) library = MakeHostGpuLibrary(&gpu, math);
+        const std::unique_ptr<Backend> backend = MakeCudaBackend(&gpu, std::move(library)).value();
+        OpBench bench(&gpu, backend.get(), c, c.in, ElementOf(math));
+        bench.Load(1);
+        bench.Call();
+        results[padded] = bench.Results();
+      }
+      EXPECT_EQ(results[false], results[true]);
+    }
   }
 }
 

@@ -209,6 +209,25 @@ TEST_P(CudnnPlans, FewGroupsUseTensorCores) {
   }
 }
 
+/// In 16 bits cuDNN pads the channels of images itself, in its workspace, unless that has been done.
+TEST_P(CudnnPlans, ImagesOfEightChannelsWantLittleWorkspace) {
+  for (const Case& c :
+       {kCases[0], Case{.name = "VGG conv1_1", .in = {64, 3, 224, 224}, .num_output = 64, .kernel = 3, .pad = 1},
+        Case{.name = "ResNet conv1", .in = {64, 3, 224, 224}, .num_output = 64, .kernel = 7, .stride = 2, .pad = 3}}) {
+    for (const GpuMath math : {GpuMath::kBFloat16, GpuMath::kFloat16}) {
+      SCOPED_TRACE(std::string(c.name) + ", math " + std::to_string(static_cast<int>(math)));
+      ConvolutionDesc desc = Desc(c);
+      desc.input_gradient = false;
+      const auto images = Make(desc, c.in, math), padded = Make(desc, c.in.With(1, ChannelPack(math)), math);
+      ASSERT_TRUE(images.ok()) << images.status();
+      ASSERT_TRUE(padded.ok()) << padded.status();
+      EXPECT_TRUE(padded->bias_fused);
+      EXPECT_LE(WorkspaceOf(*padded), size_t{8} << 20);
+      EXPECT_GT(WorkspaceOf(*images), size_t{48} << 20);
+    }
+  }
+}
+
 TEST_P(CudnnPlans, EnginesThatWantTooMuchWorkspaceArePassedOver) {
   const Case c = {
       .name = "AlexNet conv4", .in = {256, 384, 13, 13}, .num_output = 384, .kernel = 3, .pad = 1, .group = 2};

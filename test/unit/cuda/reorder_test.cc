@@ -129,7 +129,7 @@ TEST(SumFromDense, AddsAnyNumberOfSourcesInOrder) {
   }
 }
 
-/// Zeros behind a pixel's channels, and back without them: overwriting, and added to float32.
+/// Zeros behind a pixel's channels, and back without them.
 TEST(PadChannels, FillsPixelsWithZeros) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 7, 2, 9}, Shape{4, 5, 1, 1}, Shape{1, 1, 6, 6}}) {
     for (TensorDesc desc : LayoutsOf(shape)) {
@@ -140,13 +140,12 @@ TEST(PadChannels, FillsPixelsWithZeros) {
           desc.element = element;
           const TensorDesc padded_desc = {shape.With(1, 8), 8, padded_element};
           const int64_t pixels = shape.count(2);
-          Values x = RandomValues(shape.count(), 1), sums(shape.count(), 1);
+          Values x = RandomValues(shape.count(), 1);
           for (float& value : x) value = Rounded(padded_element, value);
           Values from(x.size()), padded(padded_desc.count(), std::nanf("")), back(x.size(), std::nanf(""));
           WriteTensor({desc, from.data()}, x);
           cuda::PadChannels(Stream(), desc, from.data(), padded_desc, padded.data());
           cuda::DropPadding(Stream(), padded_desc, padded.data(), desc, back.data());
-          cuda::DropPadding(Stream(), padded_desc, padded.data(), {shape, 1}, sums.data(), /*add=*/true);
           Synchronize();
           const Values got = ReadTensor({padded_desc, padded.data()});
           for (int64_t i = 0; i < padded_desc.count(); ++i) {
@@ -155,8 +154,6 @@ TEST(PadChannels, FillsPixelsWithZeros) {
             ASSERT_EQ(got[i], channel < shape[1] ? x[at] : 0) << i;
           }
           EXPECT_EQ(ReadTensor({desc, back.data()}), x);
-          for (float& value : x) value += 1;
-          EXPECT_EQ(sums, x);
         }
       }
     }
