@@ -11,7 +11,8 @@ Status CudnnStatus(cudnnStatus_t status, const std::string& what) {
   return FailedPrecondition("cuDNN: %s: %s (%s)", what.c_str(), cudnnGetErrorString(status), cause);
 }
 
-CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type, std::string what) : what_(std::move(what)) {
+CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type, std::string what)
+    : what_(std::move(what)), type_(type) {
   cudnnBackendDescriptor_t descriptor = nullptr;
   Keep(cudnnBackendCreateDescriptor(type, &descriptor), "create descriptor", type);
   descriptor_.reset(descriptor);
@@ -44,11 +45,15 @@ void CudnnDescriptor::SetDescriptors(cudnnBackendAttributeName_t name, const std
 std::vector<CudnnDescriptor> CudnnDescriptor::GetDescriptors(cudnnBackendAttributeName_t name,
                                                              cudnnBackendDescriptorType_t type,
                                                              const std::string& what) {
+  return GetDescriptors(name, type, what, GetRaw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr));
+}
+
+std::vector<CudnnDescriptor> CudnnDescriptor::GetDescriptors(cudnnBackendAttributeName_t name,
+                                                             cudnnBackendDescriptorType_t type, const std::string& what,
+                                                             int64_t most) {
   std::vector<CudnnDescriptor> values;
   std::vector<cudnnBackendDescriptor_t> raw;
-  for (int64_t i = GetRaw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr); i > 0; --i) {
-    raw.push_back(values.emplace_back(type, what).get());
-  }
+  for (int64_t i = 0; i < most; ++i) raw.push_back(values.emplace_back(type, what).get());
   if (!raw.empty()) {
     values.resize(GetRaw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(raw.size()), raw.data()));
   }

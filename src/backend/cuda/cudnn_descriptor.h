@@ -35,6 +35,7 @@ constexpr cudnnBackendAttributeType_t CudnnTypeOf() {
   if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
   if constexpr (std::is_same_v<T, cudnnNanPropagation_t>) return CUDNN_TYPE_NAN_PROPOGATION;
   if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
+  if constexpr (std::is_same_v<T, cudnnBackendKnobType_t>) return CUDNN_TYPE_KNOB_TYPE;
   if constexpr (std::is_same_v<T, cudnnBackendNumericalNote_t>) return CUDNN_TYPE_NUMERICAL_NOTE;
 }
 
@@ -48,6 +49,8 @@ class CudnnDescriptor {
   CudnnDescriptor(cudnnBackendDescriptorType_t type, std::string what);
 
   cudnnBackendDescriptor_t get() const { return descriptor_.get(); }
+  /// As created; only of one that was.
+  cudnnBackendDescriptorType_t type() const { return type_; }
   const Status& status() const { return status_; }
   /// After all Sets; makes the descriptor usable by others. @return the first failure of any call so far.
   Status Finalize();
@@ -83,6 +86,9 @@ class CudnnDescriptor {
   /// All descriptors of `type` in an attribute. @param what names them in messages.
   std::vector<CudnnDescriptor> GetDescriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
                                               const std::string& what);
+  /// The same of an attribute that does not say how many it has: the first `most` of them.
+  std::vector<CudnnDescriptor> GetDescriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
+                                              const std::string& what, int64_t most);
 
  private:
   struct Destroy {
@@ -95,6 +101,7 @@ class CudnnDescriptor {
   void Keep(cudnnStatus_t status, const char* act, int attribute);
 
   std::string what_;
+  cudnnBackendDescriptorType_t type_ = {};
   Status status_;
   std::unique_ptr<void, Destroy> descriptor_;
 };

@@ -1,11 +1,16 @@
 #include "backend/cuda/cudnn_convolution.h"
+#include "test/support/kept_engines.h"
+#include "test/support/log_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 // cuDNN makes plans for a GPU that is only described, so this runs where there is none. Nothing is executed.
@@ -90,7 +95,21 @@ class CudnnPlans : public testing::TestWithParam<bool> {
     return {.handle = nullptr, .device = &device_, .math = math, .most_workspace_bytes = workspace};
   }
 
+  /// With a chooser over `kept_`, whose clock says `time`.
+  CudnnTarget TimedTarget(GpuMath math, std::function<StatusOr<double>(const CudnnPlan& plan)> time) {
+    CudnnTarget target = Target(math);
+    target.chooser = &chooser_;
+    target.time = std::move(time);
+    return target;
+  }
+  StatusOr<CudnnConvolutionPlans> MakeTimed(GpuMath math, std::function<StatusOr<double>(const CudnnPlan&)> time,
+                                            const Case& c) {
+    return CudnnConvolutionPlans::Make(TimedTarget(math, std::move(time)), Desc(c), c.in, PrefersNhwc(math));
+  }
+
   CudnnDescriptor device_;
+  KeptEngines kept_;
+  EngineChooser chooser_{&kept_, "a described GPU", "cuDNN"};
 };
 
 bool Has(const CudnnPlan& plan, cudnnBackendNumericalNote_t note) {
@@ -269,6 +288,156 @@ TEST_P(CudnnPlans, MemoryThatIsNotAlignedIsRefused) {
       plans->forward.Run(nullptr, {{CudnnConvolutionPlans::kX, reinterpret_cast<void*>(24)}}, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(), HasSubstr("tensor x is not aligned to 16 bytes"));
+}
+
+/// Each of the candidates would do as well as the one that the heuristics put first, and that one is the first to be
+/// timed.
+TEST_P(CudnnPlans, CandidatesAreAcceptableAndBeginWithTheHeuristics) {
+  int operations = 0, several = 0, candidates = 0;
+  for (const Case& c : kCases) {
+    for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16}) {
+      SCOPED_TRACE(std::string(c.name) + ", math " + std::to_string(static_cast<int>(math)));
+      const auto first = Make(Desc(c), c.in, math);
+      ASSERT_TRUE(first.ok()) << first.status();
+      std::vector<std::vector<EngineChoice>> timed;  // by operation
+      size_t begun = 0;                              // choices that were kept before the last one
+      const auto time = [&](const CudnnPlan& plan) -> StatusOr<double> {
+        if (timed.empty() || begun != kept_.entries.size()) timed.emplace_back();  // a choice was kept meanwhile
+        begun = kept_.entries.size();
+        timed.back().push_back(plan.choice());
+        EXPECT_FALSE(Has(plan, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+        EXPECT_FALSE(Has(plan, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+        EXPECT_FALSE(Has(plan, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
+        EXPECT_TRUE(math != GpuMath::kFloat32 || !Has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+        EXPECT_LE(plan.workspace_bytes(), kWorkspace);
+        return 1.0;
+      };
+      kept_.entries.clear();
+      const auto plans = MakeTimed(math, time, c);
+      ASSERT_TRUE(plans.ok()) << plans.status();
+      EXPECT_EQ(plans->bias_fused, first->bias_fused);
+      EXPECT_EQ(kept_.entries.size(), 3u) << "forward and two gradients";
+      EXPECT_LE(timed.size(), kept_.entries.size());
+      for (const std::vector<EngineChoice>& engines : timed) {
+        EXPECT_GT(engines.size(), 1u);
+        EXPECT_LE(engines.size(), CudnnPlan::kMostCandidates);
+        candidates += static_cast<int>(engines.size());
+        for (size_t i = 0; i < engines.size(); ++i) {
+          EXPECT_EQ(std::count(engines.begin(), engines.end(), engines[i]), 1) << "candidate " << i;
+        }
+      }
+      operations += static_cast<int>(kept_.entries.size());
+      several += static_cast<int>(timed.size());
+      // All took as long, so the order decided.
+      EXPECT_EQ(plans->forward.notes(), first->forward.notes());
+      EXPECT_EQ(plans->forward.workspace_bytes(), first->forward.workspace_bytes());
+      EXPECT_EQ(plans->backward_weights.workspace_bytes(), first->backward_weights.workspace_bytes());
+      EXPECT_EQ(plans->backward_input->workspace_bytes(), first->backward_input->workspace_bytes());
+    }
+  }
+  EXPECT_GT(several, operations / 2) << "operations with a choice, of " << operations;
+  RecordProperty("operations", operations);
+  RecordProperty("with_a_choice", several);
+  RecordProperty("candidates_of_these", candidates);
+}
+
+/// The second start times nothing, and makes the engine of the first one again, by its number and its knobs.
+TEST_P(CudnnPlans, AKeptEngineIsMadeAgain) {
+  size_t knobs = 0;
+  for (const Case& c : kCases) {
+    for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kBFloat16}) {
+      SCOPED_TRACE(std::string(c.name) + ", math " + std::to_string(static_cast<int>(math)));
+      kept_.entries.clear();
+      double ms = 100;
+      const auto later_is_faster = [&ms](const CudnnPlan&) -> StatusOr<double> { return ms *= 0.9; };
+      auto chosen = MakeTimed(math, later_is_faster, c);
+      ASSERT_TRUE(chosen.ok()) << chosen.status();
+      const auto before = kept_.entries.size();
+      const auto never = [](const CudnnPlan&) -> StatusOr<double> {
+        ADD_FAILURE() << "an engine is timed that was chosen before";
+        return 1.0;
+      };
+      const LogLines warnings(google::GLOG_WARNING);
+      auto again = MakeTimed(math, never, c);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(kept_.entries.size(), before);
+      EXPECT_EQ(again->bias_fused, chosen->bias_fused);
+      const auto expect_same = [&knobs](CudnnPlan& plan, CudnnPlan& other) {
+        EXPECT_EQ(plan.choice(), other.choice());
+        knobs += plan.choice().knobs.size();
+        ASSERT_TRUE(plan.Describe().ok()) << plan.Describe().status();
+        EXPECT_EQ(plan.Describe().value(), other.Describe().value());
+        EXPECT_EQ(plan.notes(), other.notes());
+        EXPECT_EQ(plan.workspace_bytes(), other.workspace_bytes());
+      };
+      expect_same(again->forward, chosen->forward);
+      expect_same(again->backward_weights, chosen->backward_weights);
+      expect_same(*again->backward_input, *chosen->backward_input);
+    }
+  }
+  EXPECT_GT(knobs, std::size(kCases));
+}
+
+/// As when somebody's file names an engine that this cuDNN does not have.
+TEST_P(CudnnPlans, AKeptEngineThatCantBeMadeIsChosenAgain) {
+  const Case& c = kCases[2];
+  int timed = 0;
+  const auto time = [&timed](const CudnnPlan&) -> StatusOr<double> { return ++timed; };
+  const auto make = [&] { return MakeTimed(GpuMath::kBFloat16, time, c); };
+  ASSERT_TRUE(make().ok());
+  const auto good = kept_.entries;
+  timed = 0;
+  for (auto& [key, entry] : kept_.entries) entry.choice = {.engine = 123456, .knobs = {}};
+  LogLines warnings(google::GLOG_WARNING);
+  ASSERT_TRUE(make().ok());
+  EXPECT_GT(timed, 0);
+  EXPECT_EQ(warnings.With("engine 123456, which was chosen before, can't be used: cuDNN: ").size(), good.size());
+  for (const auto& [key, entry] : good) EXPECT_EQ(kept_.entries.at(key).choice, entry.choice) << key.operation;
+}
+
+/// Whatever changes what is computed, or how it lies in memory, is another operation.
+TEST_P(CudnnPlans, AnOperationIsNamedByAllThatItDependsOn) {
+  const auto time = [](const CudnnPlan&) -> StatusOr<double> { return 1.0; };
+  const Case& c = kCases[1];
+  ASSERT_TRUE(MakeTimed(GpuMath::kBFloat16, time, c).ok());
+  std::vector<std::string> names;
+  for (const auto& [key, entry] : kept_.entries) {
+    EXPECT_EQ(key.gpu, "a described GPU");
+    EXPECT_EQ(key.library, "cuDNN");
+    names.push_back(key.operation);
+  }
+  const std::string convolution =
+      "convolution of [256 96 27 27] by 256 x 5 x 5, stride 1 x 1, pad 2 x 2, dilation 1 x 1, group 2";
+  const std::string tensors =
+      "; bfloat16; x bfloat16 [256 96 27 27] NHWC; y bfloat16 [256 256 27 27] NHWC; w bfloat16 [256 48 "
+      "5 5] NHWC";
+  EXPECT_THAT(names, testing::IsSupersetOf({"weight gradient of " + convolution + tensors,
+                                            "input gradient of " + convolution + tensors}));
+  ASSERT_TRUE(MakeTimed(GpuMath::kFloat32, time, c).ok());
+  ASSERT_TRUE(MakeTimed(GpuMath::kTf32, time, c).ok());
+  EXPECT_EQ(kept_.entries.size(), 9u) << "each math has its own";
+}
+
+/// What a plan is timed with: every tensor in memory, and no virtual one.
+TEST_P(CudnnPlans, TensorsHaveTheirBytes) {
+  const Case& c = kCases[6];
+  const auto plans = Make(Desc(c), c.in, GpuMath::kFloat32);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  std::map<char, size_t> bytes;
+  for (const CudnnPlan::Tensor& tensor : plans->backward_weights.tensors()) {
+    bytes[static_cast<char>(tensor.id)] = tensor.bytes;
+  }
+  const std::map<char, size_t> expected = {
+      {'x', 2 * 5 * 9 * 8 * 4}, {'y', 2 * 7 * 4 * 3 * 4}, {'w', 7 * 5 * 3 * 3 * 4}};
+  EXPECT_EQ(bytes, expected);
+  const auto halves = Make(Desc(kCases[2]), kCases[2].in, GpuMath::kBFloat16);
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  ASSERT_TRUE(halves->bias_fused);
+  bytes.clear();
+  for (const CudnnPlan::Tensor& tensor : halves->forward.tensors()) bytes[static_cast<char>(tensor.id)] = tensor.bytes;
+  EXPECT_EQ(bytes.size(), 4u) << "the product before the bias is in no memory";
+  EXPECT_EQ(bytes['b'], 384u * 2);
+  EXPECT_EQ(bytes['x'], 256u * 256 * 13 * 13 * 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans, testing::Bool(),
