@@ -26,7 +26,8 @@ struct Stream {
 };
 struct Event {
   int device = 0;
-  bool recorded = false;
+  bool recorded = false, timed = false;
+  double at_ms = 0;
 };
 struct Graph {
   std::vector<Work> work;
@@ -35,6 +36,7 @@ struct Graph {
 struct Host {
   int gpus = 0;
   bool reach = true;
+  double now_ms = 0;
   std::set<std::pair<int, int>> peers;  // whose memory is open to whom
   std::set<Stream*> streams;
   std::set<Event*> events;
@@ -232,6 +234,11 @@ void Separate() {
 void FailNext(const std::string& function, cudaError_t error) {
   const std::lock_guard lock(mutex);
   host.failures[function] = error;
+}
+
+void Spend(double ms) {
+  const std::lock_guard lock(mutex);
+  host.now_ms += ms;
 }
 
 void FailLaunch(cudaError_t error) { last_error = error; }
@@ -456,9 +463,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     return Outside();
   });
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned int) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned int flags) {
   return Call("cudaEventCreateWithFlags", [=] {
-    auto* const event = new Event{.device = current};
+    auto* const event = new Event{.device = current, .timed = (flags & cudaEventDisableTiming) == 0};
     host.events.insert(event);
     *made = reinterpret_cast<cudaEvent_t>(event);
     return cudaSuccess;
@@ -477,6 +484,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
     Event* const event = EventOf(handle, "cudaEventRecord");
     if (event == nullptr || StreamOf(stream, "cudaEventRecord") == nullptr) return cudaErrorInvalidResourceHandle;
     event->recorded = true;
+    event->at_ms = host.now_ms;
     return cudaSuccess;
   });
 }
@@ -493,6 +501,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     const Event* const event = EventOf(handle, "cudaEventSynchronize");
     if (event != nullptr && !event->recorded) Misuse("a wait for an event that nobody recorded");
     return Outside();
+  });
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  return Call("cudaEventElapsedTime", [=] {
+    const Event* const from = EventOf(begin, "cudaEventElapsedTime");
+    const Event* const to = EventOf(end, "cudaEventElapsedTime");
+    if (from == nullptr || to == nullptr || !from->timed || !to->timed) return cudaErrorInvalidResourceHandle;
+    *ms = static_cast<float>(to->at_ms - from->at_ms);
+    return cudaSuccess;
   });
 }
 

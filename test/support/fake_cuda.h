@@ -19,6 +19,8 @@ void Reset(int gpus);
 void Separate();
 /// The next call of `function` does nothing but say `error`.
 void FailNext(const std::string& function, cudaError_t error);
+/// As if work of `ms` milliseconds had been done: time passes by this alone.
+void Spend(double ms);
 /// As if this thread had launched a kernel in vain.
 void FailLaunch(cudaError_t error);
 

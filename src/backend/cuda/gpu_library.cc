@@ -1,10 +1,14 @@
 #include "backend/cuda/cublas_api.h"
 #include "backend/cuda/cublas_gemm.h"
 #include "backend/cuda/cudnn_convolution.h"
-#include "backend/cuda/library.h"
+#include "backend/cuda/cudnn_timer.h"
+#include "backend/cuda/timed_library.h"
+#include "base/format.h"
 
 #include "glog/logging.h"
 #include <cuda_runtime.h>
+
+#include <optional>
 
 namespace hp {
 namespace {
@@ -21,9 +25,17 @@ struct DestroyCudnn {
   void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
 };
 
+/// "cuDNN 9.10.2". The version of the library that is loaded, which need not be that of the headers.
+std::string CudnnName() {
+  const size_t version = cudnnGetVersion();
+  return Format("cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
 class NvidiaLibrary final : public GpuLibrary {
  public:
-  NvidiaLibrary(Gpu* gpu, GpuMath math) : gpu_(gpu), math_(math) {}
+  NvidiaLibrary(Gpu* gpu, GpuMath math, EngineChoices* engines) : gpu_(gpu), math_(math) {
+    if (engines != nullptr) chooser_.emplace(engines, gpu->info().name, CudnnName());
+  }
 
   Status Open() {
     HP_RETURN_IF_ERROR(Use());
@@ -46,10 +58,16 @@ class NvidiaLibrary final : public GpuLibrary {
   }
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
     HP_RETURN_IF_ERROR(Use());
-    const CudnnTarget target = {.handle = cudnn_.get(),
-                                .device = nullptr,
-                                .math = math_,
-                                .most_workspace_bytes = gpu_->info().memory_bytes / kWorkspaceShare};
+    CudnnTarget target = {.handle = cudnn_.get(),
+                          .device = nullptr,
+                          .math = math_,
+                          .most_workspace_bytes = gpu_->info().memory_bytes / kWorkspaceShare};
+    if (chooser_) {
+      target.chooser = &*chooser_;
+      target.time = [gpu = gpu_, cudnn = cudnn_.get()](const CudnnPlan& plan) {
+        return TimeCudnnPlan(gpu, cudnn, plan);
+      };
+    }
     return MakeCudnnConvolution(gpu_, target, desc, in);
   }
 
@@ -63,17 +81,25 @@ class NvidiaLibrary final : public GpuLibrary {
 
   Gpu* const gpu_;
   const GpuMath math_;
+  std::optional<EngineChooser> chooser_;  // nothing: the engines that cuDNN puts first
   std::unique_ptr<cublasLtContext, DestroyCublas> cublas_;
   std::unique_ptr<cudnnContext, DestroyCudnn> cudnn_;
 };
 
-}  // namespace
-
-StatusOr<std::unique_ptr<GpuLibrary>> MakeGpuLibrary(Gpu* gpu, GpuMath math) {
+/// @param engines null: none is timed.
+StatusOr<std::unique_ptr<GpuLibrary>> OpenLibrary(Gpu* gpu, GpuMath math, EngineChoices* engines) {
   CHECK(gpu->stream(Device::kCompute).host == nullptr) << gpu->name() << " is not an NVIDIA GPU";
-  auto library = std::make_unique<NvidiaLibrary>(gpu, math);
+  auto library = std::make_unique<NvidiaLibrary>(gpu, math, engines);
   HP_RETURN_IF_ERROR(library->Open());
   return std::unique_ptr<GpuLibrary>(std::move(library));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<GpuLibrary>> MakeGpuLibrary(Gpu* gpu, GpuMath math) { return OpenLibrary(gpu, math, nullptr); }
+
+StatusOr<std::unique_ptr<GpuLibrary>> MakeTimedGpuLibrary(Gpu* gpu, GpuMath math, EngineChoices* engines) {
+  return OpenLibrary(gpu, math, engines);
 }
 
 }  // namespace hp

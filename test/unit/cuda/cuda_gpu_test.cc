@@ -1,6 +1,9 @@
 // The Gpu that calls CUDA, linked with a CUDA that is not there: what it calls, on which device, and what it makes of
 // the answers.
+#include "backend/cuda/engine_timer.h"
 #include "backend/cuda/gpu.h"
+#include "base/bfloat16.h"
+#include "base/float16.h"
 #include "base/thread.h"
 #include "test/support/fake_cuda.h"
 
@@ -8,9 +11,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -345,6 +351,51 @@ TEST_F(CudaGpuTest, MemoryOfAnotherProcessIsOpenedByItsAllocation) {
   ours->CloseIpc(*opened);
   EXPECT_EQ(fake_cuda::BlockAt(memory.data()).imported, 0);
   EXPECT_EQ(ours->OpenIpc({"short", 0}, 1).status().code(), StatusCode::kInvalidArgument);
+}
+
+/// What runs on no other GPU, and what the first run loads is not part of the time.
+TEST_F(CudaGpuTest, TimesWorkByTheLeastOfAFewRounds) {
+  const auto gpu = Open(1);
+  const std::vector<double> times = {50, 2, 3, 2, 5, 1, 2, 2, 1, 4, 4, 4, 4};
+  size_t runs = 0;
+  OnAnotherThread([&] {
+    const auto least = LeastMilliseconds(gpu.get(), [&] {
+      fake_cuda::Spend(times.at(runs++));
+      return OkStatus();
+    });
+    ASSERT_TRUE(least.ok()) << least.status();
+    EXPECT_EQ(*least, 1.5);
+  });
+  EXPECT_EQ(runs, times.size());
+}
+
+TEST_F(CudaGpuTest, WorkThatFailsHasNoTime) {
+  const auto gpu = Open(0);
+  int runs = 0;
+  const auto refused = [&runs] { return ++runs < 3 ? OkStatus() : FailedPrecondition("cuDNN refused"); };
+  EXPECT_EQ(LeastMilliseconds(gpu.get(), refused).status().code(), StatusCode::kFailedPrecondition);
+  fake_cuda::FailNext("cudaEventSynchronize", cudaErrorIllegalAddress);
+  EXPECT_EQ(LeastMilliseconds(gpu.get(), &OkStatus).status().code(), StatusCode::kInternal);
+}
+
+/// Of each of the three element types, in all of the memory.
+TEST_F(CudaGpuTest, NumbersToTimeWithAreFinite) {
+  const auto gpu = Open(0);
+  for (const size_t bytes : {size_t{2}, size_t{1000}, (size_t{5} << 20) + 12}) {
+    const auto memory = AllocateNumbers(gpu.get(), bytes);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    const auto* const halves = reinterpret_cast<const uint16_t*>(memory->data());
+    const auto in_range = [](float number) { return std::abs(number) >= 1 && std::abs(number) < 2; };
+    const auto halves_in_range = [&](uint16_t half) {
+      return in_range(FromBFloat16(half)) && in_range(FromFloat16(half));
+    };
+    EXPECT_TRUE(std::all_of(halves, halves + bytes / 2, halves_in_range)) << bytes;
+    const auto* const floats = reinterpret_cast<const float*>(halves);
+    EXPECT_TRUE(std::all_of(floats, floats + bytes / 4, in_range)) << bytes;
+    const std::set<uint16_t> different(halves, halves + std::min<size_t>(bytes / 2, 5000));
+    EXPECT_GE(different.size(), std::min<size_t>(bytes / 4, 200));
+  }
+  EXPECT_EQ(AllocateNumbers(gpu.get(), 0).status().code(), StatusCode::kOk);
 }
 
 /// Its process may be gone, which is not our GPU's failure.

@@ -1,8 +1,9 @@
-#include "backend/cuda/library.h"
+#include "backend/cuda/timed_library.h"
 #include "backend/window.h"
 #include "test/support/elements.h"
 #include "test/support/fake_gpu.h"
 #include "test/support/host_gpu_library.h"
+#include "test/support/kept_engines.h"
 
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
@@ -107,6 +108,7 @@ Elements OnGpu(const Tensors& tensors, size_t workspace_bytes, const Call& call)
     pointers.push_back(on_device.emplace_back(std::make_unique<DeviceBytes>(tensor.bytes))->data());
   }
   DeviceBytes workspace(std::vector<std::byte>(workspace_bytes, std::byte{0xFF}));
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // a stream that is not the default one does not wait for copies
   call(pointers, workspace.data());
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   Elements result = tensors.back();
@@ -145,6 +147,9 @@ class GpuLibraryTest : public testing::TestWithParam<GpuMath> {
     EXPECT_EQ(got.bytes, OnGpu(tensors, (*gemm)->workspace_bytes(), call(gemm->get())).bytes) << "other bits each time";
   }
 
+  /// Convolutions of `library` against loops.
+  void CompareConvolutions(GpuLibrary* library);
+
   DefaultStream gpu_;
   FakeGpu host_;
   std::unique_ptr<GpuLibrary> library_, host_library_;
@@ -170,7 +175,7 @@ TEST_P(GpuLibraryTest, ProductsOfEveryKind) {
   }
 }
 
-TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
+void GpuLibraryTest::CompareConvolutions(GpuLibrary* library) {
   struct Case {
     Shape in;
     int64_t num_output, kernel, stride, pad, dilation, group;
@@ -185,7 +190,7 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
     desc.num_output = c.num_output, desc.group = c.group, desc.bias = c.bias;
     desc.kernel_h = desc.kernel_w = c.kernel, desc.stride_h = desc.stride_w = c.stride;
     desc.pad_h = desc.pad_w = c.pad, desc.dilation_h = desc.dilation_w = c.dilation;
-    auto made = library_->Convolution(desc, c.in), made_on_host = host_library_->Convolution(desc, c.in);
+    auto made = library->Convolution(desc, c.in), made_on_host = host_library_->Convolution(desc, c.in);
     ASSERT_TRUE(made.ok()) << made.status();
     GpuConvolution *const gpu = made->get(), *const host = made_on_host->get();
     const size_t workspace = gpu->workspace_bytes();
@@ -217,6 +222,24 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
       };
     });
   }
+}
+
+TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) { CompareConvolutions(library_.get()); }
+
+/// The fastest engines compute the same, and the next library takes them without timing anything.
+TEST_P(GpuLibraryTest, TimedEnginesAreAsExactAndAreKept) {
+  const auto gpu = OpenGpu(0);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  KeptEngines engines;
+  for (const bool first : {true, false}) {
+    const int kept = engines.kept;
+    const auto library = MakeTimedGpuLibrary(gpu->get(), GetParam(), &engines);
+    ASSERT_TRUE(library.ok()) << library.status();
+    CompareConvolutions(library->get());
+    EXPECT_EQ(engines.kept > kept, first);
+  }
+  const auto timed = [](const auto& entry) { return entry.second.times.chosen_ms > 0; };
+  EXPECT_TRUE(std::any_of(engines.entries.begin(), engines.entries.end(), timed));
 }
 
 /// The engines that cuDNN chooses for layers of well-known nets: few of them say that they keep NaNs.
