@@ -43,6 +43,9 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
   if (config.staleness() != 0) division.set_staleness(config.staleness());
   if (config.precision() != RoutingTableConfig::FP32) division.set_precision(config.precision());
   if (config.wire_precision() != RoutingTableConfig::FP32) division.set_wire_precision(config.wire_precision());
+  if (config.convolution_engines() != RoutingTableConfig::HEURISTIC) {
+    division.set_convolution_engines(config.convolution_engines());
+  }
   if (config.precision() == RoutingTableConfig::FP16) {  // its defaults said or not
     division.mutable_loss_scaling()->set_initial(config.loss_scaling().initial());
     division.mutable_loss_scaling()->set_growth_interval(config.loss_scaling().growth_interval());

@@ -111,6 +111,10 @@ class RoutingTable {
   std::vector<Rank> snapshot_writers() const;
   /// How the job computes, for a status: "FP32", "TF32, BF16 on the wire". @param products what they are computed in.
   std::string DescribePrecision(RoutingTableConfig::Precision products) const;
+  /// Whether a node times the engines of its convolutions, and keeps which are the fastest.
+  bool times_engines(Rank rank) const {
+    return config_.convolution_engines() == RoutingTableConfig::TIMED && node(rank).device != "cpu";
+  }
   /// As what activations and their gradients cross between nodes.
   ElementType wire() const { return ElementOf(config_.wire_precision()); }
   /// Whether the job has a LossScaler.
@@ -121,8 +125,9 @@ class RoutingTable {
   /// different hashes refuse each other.
   uint64_t hash() const { return hash_; }
   /// Hash of what decides the order of all sums, and so the bits, except the nodes' threads: stages, which node has
-  /// which part and kind of device, what sums gradients, division of the batch, precision. Between a snapshot and the
-  /// run that resumes it, names, addresses, pool sizes and limits may change without changing this hash.
+  /// which part and kind of device, what sums gradients, division of the batch, precision, how engines of convolutions
+  /// are chosen. Between a snapshot and the run that resumes it, names, addresses, pool sizes and limits may change
+  /// without changing this hash.
   uint64_t division_hash() const { return division_hash_; }
   /// Whether tensors may cross the network unencrypted: over RDMA, or by NCCL.
   bool may_send_clear() const {

@@ -47,6 +47,7 @@ class StructureCheck {
     CheckNodeNames();
     CheckAddresses();
     CheckDevices();
+    CheckEngines();
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
       CheckReplicas();
@@ -117,6 +118,14 @@ class StructureCheck {
     const RoutingTableConfig::Precision wire = config_.wire_precision();
     if (wire == RoutingTableConfig::FP32 || wire == RoutingTableConfig::BF16) return;
     Add(Format("wire_precision is %s; expected FP32 or BF16", RoutingTableConfig::Precision_Name(wire).c_str()));
+  }
+
+  void CheckEngines() {
+    if (config_.convolution_engines() != RoutingTableConfig::TIMED || config_.node().empty()) return;
+    const auto on_gpu = [](const NodeConfig& node) { return node.device() != "cpu"; };
+    if (std::any_of(config_.node().begin(), config_.node().end(), on_gpu)) return;
+    Add("convolution_engines is TIMED, but no node computes on a GPU; expected HEURISTIC, or a node with device: "
+        "\"cuda:N\"");
   }
 
   void CheckStaleness() {

@@ -1,6 +1,7 @@
 #include "devices/cuda_devices.h"
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/timed_library.h"
 #include "base/format.h"
 #include "scheduler/plan/table_places.h"
 #include "solvers/exchange/nccl_collectives.h"
@@ -95,14 +96,17 @@ StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, const LibraryMaker&
   return device;
 }
 
-StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision, EngineChoices* engines) {
   if (name == "cpu") return OpenCpu(precision);
   if (!IsDeviceName(name)) return NoSuchDeviceName(name);
   PrepareNccl();
   HP_ASSIGN_OR_RETURN(const int index, IndexOf(name));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   Gpu* const raw = gpu.get();
-  HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), &MakeGpuLibrary, precision));
+  const auto make_library = [engines](Gpu* opened, GpuMath math) {
+    return engines == nullptr ? MakeGpuLibrary(opened, math) : MakeTimedGpuLibrary(opened, math, engines);
+  };
+  HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), make_library, precision));
   device.connect = [raw, index](int rank, int size, Rendezvous* rendezvous) {
     return ConnectNccl({rank, size, "conv", raw->stream(Device::kExchange).cuda, index}, rendezvous);
   };

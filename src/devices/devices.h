@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/engine_choices.h"
 #include "hp/status.h"
 #include "proto/routing.pb.h"
 #include "solvers/exchange/collective_exchange.h"
@@ -41,10 +42,12 @@ struct NodeDevice {
 /// @param name "cpu"; "cuda:N", GPU N of this host as DescribeDevices lists them; "cuda", the one that this process's
 /// scheduler gave to it (OwnGpu).
 /// @param precision how products are computed; by a CPU as OpenCpu says. AUTO: there is no backend yet.
+/// @param engines where a GPU keeps which engines its convolutions use, and which it times once (MakeTimedGpuLibrary);
+/// must outlive the device. Null: none is timed. A CPU has none.
 /// @return kInvalidArgument: another name, or nobody says which GPU is ours; kNotFound: no such GPU here;
 /// kFailedPrecondition: no driver, or a build without CUDA; kResourceExhausted: the GPU has no memory left for the
 /// backend's own.
-StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision, EngineChoices* engines = nullptr);
 
 /// Ahead of OpenNodeDevice in a node whose gradients NCCL sums, unless the user's environment says otherwise: all
 /// kernels are loaded at once, as to load one at its first launch may wait for the sums that run on the GPU, which wait

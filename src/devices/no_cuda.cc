@@ -6,7 +6,7 @@ namespace hp {
 
 // Stands in for cuda_devices.cc where hpnode is built without CUDA.
 
-StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision, EngineChoices* /*engines*/) {
   if (name == "cpu") return OpenCpu(precision);
   if (!IsDeviceName(name)) return NoSuchDeviceName(name);
   return FailedPrecondition("device %s: this hpnode was built without CUDA", name.c_str());

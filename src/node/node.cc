@@ -100,7 +100,10 @@ Status Node::ReadFiles() {
     HP_RETURN_IF_ERROR(CheckGoesOn(files_.solver.snapshot_prefix(), files_.run, options_.run_name.restarted));
   }
   if (!table_.ReplicasByNccl(options_.rank).empty()) PrepareSumsOnGpus();
-  HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
+  if (table_.times_engines(options_.rank)) {
+    HP_ASSIGN_OR_RETURN(engines_, EngineFile::Open(EngineFile::PathOf(files_.solver.snapshot_prefix(), options_.rank)));
+  }
+  HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision(), engines_.get()));
   const bool may_copy = device_.device->is_host() && !device_.copier && !options_.one_process;
   if (may_copy && !CopyPeers(table_, options_.rank).empty()) ShareHostMemory(&device_);
   std::vector<std::string> names;
@@ -232,6 +235,18 @@ Status Node::MakeCompute() {
   }
   HP_ASSIGN_OR_RETURN(auto region, transport_->Register(compute_->shared_host_memory()));
   regions_.push_back(std::move(region));
+  return KeepEngines();
+}
+
+// Before the first update: what was trained with engines that nobody knows any more could not be resumed to the bit.
+Status Node::KeepEngines() {
+  if (!engines_ || engines_->made() == 0) return OkStatus();
+  HP_RETURN_IF_ERROR(engines_->Save());
+  LOG(INFO) << engines_->path() << ": engines were chosen for " << engines_->made() << " operation(s) of convolutions";
+  if (!files_.resumed.empty()) {
+    LOG(WARNING) << "engines of " << engines_->made() << " operation(s) were chosen anew, since " << engines_->path()
+                 << " did not have them: bits may differ from those of a run that was never stopped";
+  }
   return OkStatus();
 }
 

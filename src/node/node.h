@@ -40,6 +40,7 @@
 #include "transport/transport.h"
 
 #include "devices/devices.h"
+#include "devices/engine_file.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -80,7 +81,8 @@ struct NodeOptions {
   const LayerTypes* layer_types = &LayerTypes::BuiltIn();
   const OpFactories* op_factories = &OpFactories::BuiltIn();
   /// Opens the device by the name that the table gives it; tests have devices of their own.
-  std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
+  std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision, EngineChoices* engines)>
+      open_device = OpenNodeDevice;
   /// All nodes are in this process, and the transport copies from one to the other: on processors nothing else does.
   bool one_process = false;
   size_t least_host_copy = kLeastHostCopy;  ///< for MakeCopyTransport
@@ -177,6 +179,8 @@ class Node : private TransportHandler, private PipelineHost {
   Status ConnectExchanges();
   Status PrepareInputs();
   Status MakeCompute();
+  /// Keeps which engines of the GPU were chosen in this start. After the last op is made.
+  Status KeepEngines();
   Status MakeSnapshotter();
   /// Options of a node that writes snapshots, with the right to write them.
   StatusOr<SnapshotWriter::Options> SnapshotFiles();
@@ -239,6 +243,7 @@ class Node : private TransportHandler, private PipelineHost {
   Transport* transport_;  // options_.transport; once connected what traces it, and copies where hosts are shared
 
   // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
+  std::unique_ptr<EngineFile> engines_;      // null: the table has none timed, or not on this device
   NodeDevice device_;                        // before all that has memory of it
   std::unique_ptr<NodeTrace> trace_;         // maybe off
   std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors are copied

@@ -74,6 +74,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   config.set_precision(spec.precision);
   if (spec.wire_precision != RoutingTableConfig::FP32) config.set_wire_precision(spec.wire_precision);
   config.mutable_transport()->set_device_copies(spec.device_copies);
+  if (spec.open_timed_device) config.set_convolution_engines(RoutingTableConfig::TIMED);
   if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;
   auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind,
                        const std::vector<Rank>& on = {}) {
@@ -204,10 +205,10 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.reader_threads = spec.reader_threads;
     options.layer_types = spec.layer_types;
     options.op_factories = spec.op_factories;
-    if (spec.open_device) {
-      options.open_device = [&spec, rank](const std::string& name, Precision precision) {
+    if (spec.open_device || spec.open_timed_device) {
+      options.open_device = [&spec, rank](const std::string& name, Precision precision, EngineChoices* engines) {
         CHECK(name == DeviceOf(spec, rank) && precision == spec.precision);
-        return spec.open_device(rank);
+        return spec.open_timed_device ? spec.open_timed_device(rank, engines) : spec.open_device(rank);
       };
     }
     options.on_loss = [&](int64_t clock, double loss) {

@@ -65,6 +65,8 @@ struct ClusterSpec {
   size_t least_host_copy = kLeastHostCopy;  ///< NodeOptions; over TCP alone
   /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
+  /// Likewise, in a table with convolution_engines: TIMED. @param engines null: a node on processors.
+  std::function<StatusOr<NodeDevice>(Rank rank, EngineChoices* engines)> open_timed_device = {};
   Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
   std::optional<LossScaling> loss_scaling;
   const LayerTypes* layer_types = &LayerTypes::BuiltIn();

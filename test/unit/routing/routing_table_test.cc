@@ -76,6 +76,13 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   EXPECT_NE(gpu, plain);
   config.mutable_node(0)->set_device("cuda:5");
   EXPECT_EQ(hash(), gpu);
+  config.set_convolution_engines(RoutingTableConfig::TIMED);
+  EXPECT_NE(hash(), gpu);
+  EXPECT_TRUE(RoutingTable::Create(config, "table").value().times_engines(0));
+  EXPECT_FALSE(RoutingTable::Create(config, "table").value().times_engines(1)) << "on processors";
+  config.set_convolution_engines(RoutingTableConfig::HEURISTIC);
+  EXPECT_EQ(hash(), gpu) << "the default";
+  EXPECT_FALSE(RoutingTable::Create(config, "table").value().times_engines(0));
   config.set_precision(RoutingTableConfig::TF32);
   EXPECT_NE(hash(), gpu);
   config.set_precision(RoutingTableConfig::FP16);

@@ -52,6 +52,14 @@ TEST(TableCheckTest, ACopyOfSnapshotsNeedsASecondHost) {
               ElementsAre("snapshot_copies is 2, but all nodes are on host \"a\"; expected a node on another one"));
 }
 
+TEST(TableCheckTest, EnginesAreTimedOnGpusAlone) {
+  const std::string timed = std::string(kTable) + "convolution_engines: TIMED";
+  EXPECT_THAT(Structure(timed), ElementsAre("convolution_engines is TIMED, but no node computes on a GPU; expected "
+                                            "HEURISTIC, or a node with device: \"cuda:N\""));
+  EXPECT_THAT(Structure(With(timed, "stage: 1 index: 1", "stage: 1 index: 1 device: \"cuda:0\"")), IsEmpty());
+  EXPECT_THAT(Structure(std::string(kTable) + "convolution_engines: HEURISTIC"), IsEmpty());
+}
+
 TEST(TableCheckTest, WhatTlsDoesNotReachHasToBeAllowed) {
   const auto faults = [](const std::string& transport) {
     return Structure(std::string(kTable) + "transport { " + transport + " }");
