@@ -22,6 +22,11 @@ DEFINE_string(
     precision, "FP32",
     "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
     "BF16 where it can be done.");
+DEFINE_string(
+    convolution_engines, "HEURISTIC",
+    "Which of cuDNN's engines compute convolutions on GPUs: HEURISTIC, those that cuDNN puts first; TIMED, the "
+    "fastest, which are timed before training and kept beside the snapshots, so that the next start has the "
+    "same bits.");
 DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter, which it replaces.");
 DEFINE_int32(
     level, 0,
@@ -91,6 +96,7 @@ Status Run() {
   HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   LocalJob job{FLAGS_solver, {}, IfGiven("level", FLAGS_level), SplitList(FLAGS_stage), FLAGS_iterations};
   HP_ASSIGN_OR_RETURN(job.precision, PrecisionOf(FLAGS_precision));
+  HP_ASSIGN_OR_RETURN(job.convolution_engines, ConvolutionEnginesOf(FLAGS_convolution_engines));
   HP_ASSIGN_OR_RETURN(job.gpus, GpusOfFlag(FLAGS_gpu, CountGpus));
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
   std::vector<std::string> arguments = {"--all", "--routing=" + table, "--sigint_effect=" + FLAGS_sigint_effect,

@@ -323,6 +323,9 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   if (request.staleness != 0) config.set_staleness(request.staleness);
   if (request.precision != RoutingTableConfig::FP32) config.set_precision(request.precision);
   if (request.wire_precision != RoutingTableConfig::FP32) config.set_wire_precision(request.wire_precision);
+  if (request.convolution_engines != RoutingTableConfig::HEURISTIC) {
+    config.set_convolution_engines(request.convolution_engines);
+  }
   if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
   HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));
   Addresses addresses(std::move(places), request.port);

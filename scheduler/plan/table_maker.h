@@ -28,6 +28,7 @@ struct TableRequest {
   bool per_replica = false;  ///< the net's batch_size is each replica's, not that of all together
   int staleness = 0;         ///< RoutingTableConfig::staleness
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
+  RoutingTableConfig::ConvolutionEngines convolution_engines = RoutingTableConfig::HEURISTIC;
   bool tls = false;  ///< connections are encrypted
   std::string job;   ///< empty: the default of RoutingTableConfig
 };

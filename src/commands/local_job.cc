@@ -78,6 +78,7 @@ TableRequest RequestOf(const LocalJob& job) {
   request.conv = {static_cast<int>(request.hosts.size())};
   request.per_replica = job.gpus.size() > 1;
   request.precision = job.precision;
+  request.convolution_engines = job.convolution_engines;
   request.micro_batches = 1;  // as Caffe: all of a replica's batch at once
   return request;
 }

@@ -19,6 +19,7 @@ struct LocalJob {
   std::vector<std::string> stages;  ///< of that state, beside theirs
   int64_t iterations = 0;           ///< in place of max_iter; 0: as the solver says
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
+  RoutingTableConfig::ConvolutionEngines convolution_engines = RoutingTableConfig::HEURISTIC;
 };
 
 /// Reads a flag --gpu.

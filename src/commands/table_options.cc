@@ -44,6 +44,10 @@ const TableFlag kFlags[] = {
     {"wire_precision", &TableOptions::wire_precision,
      "As what activations, their gradients and those of conv parameters cross between nodes: FP32, or BF16 in half as "
      "many bytes, which changes what comes out."},
+    {"convolution_engines", &TableOptions::convolution_engines,
+     "Which of cuDNN's engines compute convolutions on GPUs: HEURISTIC, those that cuDNN puts first; TIMED, the "
+     "fastest, "
+     "which are timed before training and kept beside the snapshots, so that the next start has the same bits."},
     {"micro_batches", &TableOptions::micro_batches,
      "Micro-batches per replica and batch; 0: chosen automatically, at most 4."},
     {"cut", &TableOptions::cut,
@@ -145,8 +149,13 @@ Status CheckTableOptions(const TableOptions& options) {
   const char* const chosen =
       FirstGiven(options, {"ps", "micro_batches", "cut", "split", "beside", "side_classifiers", "scattered", "shares"});
   if (chosen != nullptr) return InvalidArgument("--%s does not go with --plan=auto, which chooses the table", chosen);
-  if (options.staleness == 0) return OkStatus();
-  return InvalidArgument("--staleness does not go with --plan=auto, which plans without it");
+  if (options.staleness != 0) {
+    return InvalidArgument("--staleness does not go with --plan=auto, which plans without it");
+  }
+  if (FirstGiven(options, {"convolution_engines"}) == nullptr) return OkStatus();
+  return InvalidArgument(
+      "--convolution_engines does not go with --plan=auto, which plans without it; the table that is chosen can say "
+      "it");
 }
 
 StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& text, const char* what) {
@@ -175,6 +184,12 @@ StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& opti
   return InvalidArgument("--wire_precision is \"%s\"; expected FP32 or BF16", options.wire_precision.c_str());
 }
 
+StatusOr<RoutingTableConfig::ConvolutionEngines> ConvolutionEnginesOf(const std::string& text) {
+  RoutingTableConfig::ConvolutionEngines engines = RoutingTableConfig::HEURISTIC;
+  if (RoutingTableConfig::ConvolutionEngines_Parse(text, &engines)) return engines;
+  return InvalidArgument("--convolution_engines is \"%s\"; expected HEURISTIC or TIMED", text.c_str());
+}
+
 StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   TableRequest request;
   HP_ASSIGN_OR_RETURN(request.conv, NumbersOfFlag("conv", options.conv, "a number of nodes"));
@@ -185,6 +200,7 @@ StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   request.staleness = options.staleness;
   HP_ASSIGN_OR_RETURN(request.precision, PrecisionOf(options.precision));
   HP_ASSIGN_OR_RETURN(request.wire_precision, WirePrecisionOf(options));
+  HP_ASSIGN_OR_RETURN(request.convolution_engines, ConvolutionEnginesOf(options.convolution_engines));
   request.micro_batches = options.micro_batches;
   request.cut = SplitList(options.cut);
   request.split = SplitList(options.split);

@@ -24,7 +24,7 @@ struct TableOptions {
   std::string shares;  ///< list; of whom each is, the program says
   bool batch_per_replica = false;
   int32_t staleness = 0;
-  std::string precision = "FP32", wire_precision = "FP32";
+  std::string precision = "FP32", wire_precision = "FP32", convolution_engines = "HEURISTIC";
   bool tls = false;
   std::string job;
   std::string sample;   ///< "C,H,W", with `plan`; empty: of the database
@@ -61,6 +61,9 @@ StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& te
 StatusOr<RoutingTableConfig::Precision> PrecisionOf(const std::string& text);
 /// @return kInvalidArgument: it is neither FP32 nor BF16.
 StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& options);
+
+/// @param text the value of a flag `convolution_engines`. @return kInvalidArgument: a table has no such field's value.
+StatusOr<RoutingTableConfig::ConvolutionEngines> ConvolutionEnginesOf(const std::string& text);
 
 /// The request for MakeTable that the options are: all but for solver, hosts, port and shares.
 /// @return kInvalidArgument: a list has another form.

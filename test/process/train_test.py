@@ -165,6 +165,15 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=BF8"), 2,
                          '--precision is "BF8"; expected FP32, TF32, BF16, FP16 or AUTO')
 
+    def test_engines_are_of_gpus(self):
+        self.make_job(iterations=2)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=TIMED"), 2,
+                         "convolution_engines is TIMED, but no node computes on a GPU; expected HEURISTIC")
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=FAST"), 2,
+                         '--convolution_engines is "FAST"; expected HEURISTIC or TIMED')
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=HEURISTIC"), 0,
+                         "Optimization Done")
+
     def test_flags_of_the_log_go_along(self):
         self.make_job(iterations=2)
         os.mkdir(self.path("logs"))

@@ -63,6 +63,14 @@ TEST(TableOptionsTest, WhatAPlanChoosesIsNotAskedOfIt) {
   wrong = options;
   wrong.staleness = 1;
   EXPECT_NE(CheckTableOptions(wrong).message().find("--staleness does not go with"), std::string::npos);
+  wrong = options;
+  wrong.convolution_engines = "TIMED";
+  EXPECT_NE(CheckTableOptions(wrong).message().find("--convolution_engines does not go with --plan=auto"),
+            std::string::npos);
+  EXPECT_EQ(RequestOfOptions(wrong)->convolution_engines, RoutingTableConfig::TIMED);
+  EXPECT_EQ(RequestOfOptions(options)->convolution_engines, RoutingTableConfig::HEURISTIC);
+  EXPECT_EQ(ConvolutionEnginesOf("FASTEST").status().message(),
+            "--convolution_engines is \"FASTEST\"; expected HEURISTIC or TIMED");
   options.wire_precision = "BF16";
   EXPECT_TRUE(CheckTableOptions(options).ok()) << CheckTableOptions(options).message();
   EXPECT_EQ(*WirePrecisionOf(options), RoutingTableConfig::BF16);

@@ -74,6 +74,15 @@ TEST_F(TableMakerTest, HostsNamedSeveralTimesOrTooFewGetSeveralPorts) {
               ElementsAre("conv0@a:1000", "conv1@b:1000", "conv2@a:1001", "fc0@b:1001", "fc1@a:1002"));
 }
 
+TEST_F(TableMakerTest, EnginesAreTimedWhereTheRequestSaysSo) {
+  TableRequest request = Request(1, {1}, {"a/cuda:0", "b"});
+  EXPECT_FALSE(Make(request).has_convolution_engines());
+  request.convolution_engines = RoutingTableConfig::TIMED;
+  EXPECT_EQ(Make(request).convolution_engines(), RoutingTableConfig::TIMED);
+  request.hosts = {"a", "b"};
+  EXPECT_THAT(Fault(request), HasSubstr("convolution_engines is TIMED, but no node computes on a GPU"));
+}
+
 TEST_F(TableMakerTest, ShardsBesideConvNodesAndBeyondThem) {
   TableRequest request = Request(2, {3}, {"a", "b", "c"});
   request.beside = true;
