@@ -10,10 +10,11 @@
 namespace hp {
 
 /// The progress of one clock on one node: which ids are bound and computed, which gradients are final, which updates
-/// are done. It decides which gradient, norm and update tasks are ready; the order of forward and backward passes is
-/// decided by Flights. A state machine without a lock: the pipeline owns one for each clock under way and calls it
-/// under its own lock. After each On... call it asks for the tasks that became ready (TakeDue), then whether the clock
-/// is done (Finished).
+/// are done. Where the device carries tasks out in the order in which they are enqueued, "computed", "added", "final"
+/// and "updated" mean that the tasks which do that are enqueued (Pipeline::Enqueued). It decides which gradient, norm
+/// and update tasks are ready; the order of forward and backward passes is decided by Flights. A state machine without
+/// a lock: the pipeline owns one for each clock under way and calls it under its own lock. After each On... call it
+/// asks for the tasks that became ready (TakeDue), then whether the clock is done (Finished).
 ///
 /// Life: constructed with the boundary task -> Open -> ids taken, On... calls -> Finished -> Close -> destroyed when
 /// the kFinishClock task is done.
@@ -42,9 +43,9 @@ class ClockState {
   /// The next id to bind, tests first; it counts as bound from then on. @return nothing: all ids are bound, or the
   /// clock is not open.
   std::optional<MsgId> TakeId();
-  /// All forward and backward passes of `id` are done; its weight-gradient tasks may not be. Once for each id.
+  /// All forward and backward passes of `id` are computed; its weight-gradient tasks may not be. Once for each id.
   void OnComputed(MsgId id) { --(id.train() ? trains_left_ : tests_left_); }
-  /// A solver of this clock is free again. Once for each id.
+  /// A solver of this clock may be bound again. Once for each id.
   void OnFreed() { --flights_left_; }
 
   // --- Gradients, by parameter group
@@ -60,7 +61,7 @@ class ClockState {
   void OnDeferredGradient(int group) { groups_[group].gradient = true; }
 
   // --- Updates
-  /// The kNorm task is done.
+  /// The kNorm task is done, and not only enqueued: the verdict follows from what it computed.
   void OnNorm() { norm_done_ = true; }
   /// An update of this many groups is done.
   void OnUpdated(int groups) { updates_left_ -= groups; }
@@ -70,8 +71,8 @@ class ClockState {
   std::vector<Task> TakeDue(bool has_verdict, const Done& before);
   /// What it has done itself.
   Done done() const { return {tests_left_ == 0, norm_done_}; }
-  /// Whether the clock is open and all of it is done: solvers free, groups updated, and with wait_for_verdict the norm
-  /// taken and the verdict there.
+  /// Whether the clock is open and all of it is computed: solvers given back, groups updated, and with wait_for_verdict
+  /// the norm taken and the verdict there.
   bool Finished(bool has_verdict) const;
   /// Whether all its micro-batches are computed here, and the exchanges are not done with all gradients and values.
   bool AwaitsExchange() const;

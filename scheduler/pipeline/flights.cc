@@ -4,6 +4,10 @@
 // before its place is granted waits in `unposted`. The solver is free when its work is done and all its grants and
 // writes have ended: earlier, a late write would land in the next id's memory, or a retransmission send it.
 //
+// A device that queues its work carries tasks out in the order in which they are enqueued. So a task that needs nothing
+// but earlier tasks of this node is handed out when these have passed (Flight), and what others see of a task, tensors
+// that leave and the end of the flight, waits until it is done.
+//
 // Two kinds of work go in the order of ids, because they add to gradients that all ids share, and float sums depend on
 // their order: backward passes that add weight gradients (data-parallel stages), and weight gradients that are tasks.
 #include "scheduler/pipeline/flights.h"
@@ -61,18 +65,32 @@ Flight* Flights::Find(MsgId id) {
   return found == flights_.end() ? nullptr : &found->second;
 }
 
+bool Flights::Uses(int solver) const {
+  return std::any_of(flights_.begin(), flights_.end(),
+                     [solver](const auto& entry) { return entry.second.solver == solver; });
+}
+
+bool Flights::HasWeightsDue(const Flight& flight) {
+  return std::find(flight.weights.begin(), flight.weights.end(), Flight::kWeightsDue) != flight.weights.end();
+}
+
+std::optional<int> Flights::ReleaseIfPassed(MsgId id) {
+  Flight& flight = flights_.at(id);
+  if (!flight.computed() || flight.ahead > 0 || HasWeightsDue(flight)) return std::nullopt;
+  CHECK(!flight.released && flight.open_grants == 0 && flight.unposted.empty());
+  flight.released = true;
+  return flight.solver;
+}
+
 // Rule [release]: work, writes and grants of the id have ended, and nothing of it waits to be written.
-std::optional<int> Flights::FreeIfDone(MsgId id) {
+std::optional<Flights::FreedSolver> Flights::FreeIfDone(MsgId id) {
   const Flight& flight = flights_.at(id);
-  if (!flight.computed() || flight.open_grants > 0 || flight.open_writes > 0) return std::nullopt;
-  if (!flight.unposted.empty()) return std::nullopt;
-  for (Flight::WeightState state : flight.weights) {
-    if (state == Flight::kWeightsDue || state == Flight::kWeightsPushed) return std::nullopt;
-  }
-  const int solver = flight.solver;
+  if (!flight.computed() || flight.open_tasks > 0 || HasWeightsDue(flight)) return std::nullopt;
+  if (flight.open_grants > 0 || flight.open_writes > 0 || !flight.unposted.empty()) return std::nullopt;
+  const FreedSolver freed{flight.solver, flight.released};
   flights_.erase(id);
-  host_->Freed(solver, id);
-  return solver;
+  host_->Freed(freed.solver, id);
+  return freed;
 }
 
 // --- Order of work
@@ -97,6 +115,8 @@ std::optional<Task> Flights::TakeTask(Flight* flight) {
     return std::nullopt;
   }
   flight->running = true;
+  ++flight->ahead;
+  ++flight->open_tasks;
   const std::vector<bool>& urgent = plan_->phase(flight->id).urgent;
   task.urgent = !urgent.empty() && urgent[static_cast<size_t>(task.segment)];
   return task;
@@ -141,6 +161,8 @@ std::vector<Task> Flights::TakeWeightGradients() {
       if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
       if (!IsReleased(u, id.clock())) break;
       state = Flight::kWeightsPushed;
+      ++flight.ahead;
+      ++flight.open_tasks;
       weights_taken_[u] = id;
       tasks.push_back({.kind = Task::kWeightGradient,
                        .id = id,
@@ -162,16 +184,26 @@ int Flights::NextBackward(MsgId id, int below) const {
   return -1;
 }
 
-void Flights::FinishForward(Flight* flight, int segment) {
+void Flights::PassForward(Flight* flight) {
   flight->running = false;
+  --flight->ahead;
   ++flight->next_forward;
-  WriteFinal(flight, segment, false);
   if (flight->next_forward == flight->segments) flight->next_backward = NextBackward(flight->id, flight->segments);
 }
 
-void Flights::FinishBackward(Flight* flight, int segment) {
+void Flights::PassBackward(Flight* flight, int segment) {
   flight->running = false;
+  --flight->ahead;
   flight->next_backward = NextBackward(flight->id, segment);
+}
+
+void Flights::FinishForward(Flight* flight, int segment) {
+  --flight->open_tasks;
+  WriteFinal(flight, segment, false);
+}
+
+void Flights::FinishBackward(Flight* flight, int segment) {
+  --flight->open_tasks;
   WriteFinal(flight, segment, true);
 }
 

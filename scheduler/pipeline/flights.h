@@ -38,29 +38,37 @@ class PipelineHost {
   virtual bool InputsReady(MsgId id, int segment) = 0;
   /// From `begin_ns` to `end_ns`, by the pipeline's clock, the executor had nothing to compute and waited for this.
   virtual void Waited(Wait /*wait*/, int64_t /*begin_ns*/, int64_t /*end_ns*/) {}
-  /// `id` is done and `solver` is free: neither this node nor the transport uses its memory for `id` any more.
+  /// Whether what is done at the boundary of `clock` reads what earlier clocks compute, or ends what they read: then
+  /// all their tasks must be done, and not only enqueued (Pipeline::Enqueued).
+  virtual bool BoundaryNeedsDone(int64_t /*clock*/) { return true; }
+  /// `id` is done: neither this node nor the transport uses the memory of `solver` for `id` any more, nor inputs of
+  /// `id`. Where tasks follow each other in the device's order a later id may use the solver already.
   virtual void Freed(int solver, MsgId id) = 0;
 };
 
-/// A bound id: how far it is computed, and which transfers into or out of its solver's memory are still open.
+/// A bound id: how far it is computed, and which transfers into or out of its solver's memory are still open. "Passed"
+/// is a task whose followers may be handed out: it is done, or enqueued where that is enough (Pipeline::Enqueued).
 struct Flight {
-  /// Of one group's weight-gradient task: the flight has none, it is not handed out, it is, it is done.
-  enum WeightState : char { kNoWeights, kWeightsDue, kWeightsPushed, kWeightsDone };
+  /// Of one group's weight-gradient task: the flight has none, it is not handed out, it is.
+  enum WeightState : char { kNoWeights, kWeightsDue, kWeightsPushed };
 
   MsgId id;
   int solver = 0;
-  int64_t version = 0;     ///< Task::version
-  int segments = 0;        ///< of the id's phase
-  int next_forward = 0;    ///< segment that is not computed yet; segments: the forward pass is done
-  int next_backward = -1;  ///< segment, once the forward pass is done; -1: the backward pass is done, or there is none
-  bool running = false;    ///< a forward or backward task is handed out; at most one is
-  bool lacks_inputs = false;                    ///< the next forward task lacks nothing but images or labels
+  int64_t version = 0;        ///< Task::version
+  int segments = 0;           ///< of the id's phase
+  int next_forward = 0;       ///< segment whose task has not passed yet; segments: the forward pass has
+  int next_backward = -1;     ///< segment, once the forward pass has; -1: the backward pass has, or there is none
+  bool running = false;       ///< a forward or backward task is handed out and has not passed; at most one is
+  int ahead = 0;              ///< tasks that are handed out and have not passed
+  int open_tasks = 0;         ///< tasks that are handed out and not done
+  bool released = false;      ///< its solver was given back in the device's order (Flights::ReleaseIfPassed)
+  bool lacks_inputs = false;  ///< the next forward task lacks nothing but images or labels
   std::vector<int> missing, missing_gradients;  ///< by segment: tensors of peers that have not arrived
   std::vector<WeightState> weights;             ///< by group
   int open_grants = 0, open_writes = 0;         ///< that the transport has not reported as ended
   std::set<int> unposted;                       ///< ports whose tensor is final and whose grant has not arrived
 
-  /// Whether all forward and backward tasks are done; weight gradients and transfers may still be open.
+  /// Whether all forward and backward tasks have passed; weight gradients and transfers may still be open.
   bool computed() const { return next_forward == segments && next_backward < 0 && !running; }
 };
 
@@ -79,7 +87,7 @@ class Flights {
         weights_taken_(plan->groups.size()),
         gradient_clocks_(plan->groups.size(), plan->start_clock) {}
 
-  /// Bound ids.
+  /// Bound ids that are not done.
   int size() const { return static_cast<int>(flights_.size()); }
   /// Tensors that are final and not with their readers: not granted yet, or being written.
   int unsent() const;
@@ -89,9 +97,19 @@ class Flights {
   Flight* Bind(MsgId id, int solver, int64_t version);
   /// @return null: the id is not bound.
   Flight* Find(MsgId id);
+  /// Whether a flight that is not done has the solver.
+  bool Uses(int solver) const;
+  /// The solver of `id`, which must be bound, may be bound to a later id if all its tasks have passed. Only where no id
+  /// has ports: nothing but the device uses its memory. Once for each flight; it goes on to FreeIfDone.
+  /// @return the solver; nothing: it is not so far.
+  std::optional<int> ReleaseIfPassed(MsgId id);
+  struct FreedSolver {
+    int solver = 0;
+    bool released = false;  ///< it was given back by ReleaseIfPassed, and may be bound again
+  };
   /// Ends the flight of `id`, which must be bound, if all its tasks are done and all its grants and writes have ended.
-  /// @return the solver, which is free from now on; nothing: the flight goes on.
-  std::optional<int> FreeIfDone(MsgId id);
+  /// @return nothing: the flight goes on.
+  std::optional<FreedSolver> FreeIfDone(MsgId id);
 
   // --- Order of work
   /// The flight's next forward or backward task if all that it needs is there; it counts as handed out (`running`).
@@ -105,9 +123,14 @@ class Flights {
   void ReleaseGradient(int group) { ++gradient_clocks_[group]; }
   /// Whether the memory of the group's gradient is free for `clock`.
   bool IsReleased(int group, int64_t clock) const { return gradient_clocks_[group] >= clock; }
-  /// A task of the flight is done: tensors that leave after `segment` are written, or wait for their grants.
+  /// A task of the flight has passed: the next one may be handed out.
+  void PassForward(Flight* flight);
+  void PassBackward(Flight* flight, int segment);
+  void PassWeightGradient(Flight* flight) { --flight->ahead; }
+  /// And it is done: tensors that leave after `segment` are written, or wait for their grants.
   void FinishForward(Flight* flight, int segment);
   void FinishBackward(Flight* flight, int segment);
+  void FinishWeightGradient(Flight* flight) { --flight->open_tasks; }
   /// What keeps the flights whose passes are not all computed, where none of them has a task that is ready: images or
   /// labels if any lacks nothing else, else what the first of them waits for. @return nothing: there are none.
   std::optional<Wait> Lacking() const;
@@ -134,6 +157,7 @@ class Flights {
     size_t bytes = 0;
   };
 
+  static bool HasWeightsDue(const Flight& flight);
   void GrantPlaces(Flight* flight);
   void WriteFinal(Flight* flight, int segment, bool gradient);
   void PostIfGranted(Flight* flight, int port);

@@ -7,6 +7,18 @@
 // With staleness s, clock t opens when the updates before version t - s are done, beside up to s others. Their ids have
 // solvers of their own and read an older version; what they would share is a group's gradient, which is one clock's at
 // a time (ReleaseGradient), and so the updates of a group go in the order of clocks, and clocks end in it.
+//
+// A task "passes" when what needs no more than its place in the device's queue may be handed out: when it is enqueued
+// there, or (on the host's device) done. What a task gives to others waits until it is done, so each task is taken
+// twice, by Pass and by Finish. Which task may follow one that is enqueued and not done:
+//   - a pass of the same micro-batch, a weight gradient, a deferred gradient, a norm, an update: they work in the
+//     device's memory alone, by its compute queue;
+//   - the next id in the same solver, and the next clock, where the node has no ports: else a grant would let a peer
+//     write where tasks that are not done read;
+//   - not the boundary of a clock with a snapshot, a pull or a test (BoundaryNeedsDone).
+// And what waits until a task is done: writes to peers, the verdict (from a norm's sum or the end of the clock), the
+// end of a flight, which gives its images back to the reader, and the end of the job. With staleness values are copied
+// by the host, and parameter servers write them from outside: there every task passes when it is done.
 #include "scheduler/pipeline/pipeline.h"
 
 #include "base/format.h"
@@ -24,6 +36,18 @@ bool HasUrgent(const PipelinePlan& plan) {
   });
 }
 
+bool HasPorts(const PipelinePlan& plan) {
+  return std::any_of(plan.phases.begin(), plan.phases.end(), [](const std::vector<PhasePlan>& variants) {
+    return std::any_of(variants.begin(), variants.end(), [](const PhasePlan& phase) { return !phase.ports.empty(); });
+  });
+}
+
+bool HasServers(const PipelinePlan& plan) {
+  return std::any_of(plan.groups.begin(), plan.groups.end(), [](const ParamGroupPlan& group) {
+    return group.exchange == GroupExchange::kPush || group.exchange == GroupExchange::kServe;
+  });
+}
+
 }  // namespace
 
 Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, PipelineHost* host, Transport* transport,
@@ -31,10 +55,13 @@ Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, Pip
     : plan_(plan),
       schedule_(schedule),
       has_urgent_(HasUrgent(plan)),
+      has_ports_(HasPorts(plan)),
+      follows_enqueued_(plan.staleness == 0 && !HasServers(plan)),
       host_(host),
       clock_(clock),
       flights_(&plan_, host, transport),
       next_clock_(plan.start_clock),
+      next_to_pass_(plan.start_clock),
       own_version_(plan.start_clock),
       verdict_(plan.start_clock - 1) {
   for (const ParamGroupPlan& group : plan_.groups) {
@@ -63,17 +90,20 @@ void Pipeline::OpenClocks() {
   }
 }
 
-// Rule [version]: a clock opens when its version is there, which its ids compute with: that of `staleness` updates ago,
-// but not one before the latest clock with a version of its own. So it follows from the table and from the verdicts
-// alone. Rule [after-verdict]: and when the verdict of the clock before the last that may be open has arrived, and the
-// host has room for what its boundary does, now that the one before has taken its own; the last one of all waits for
-// every verdict, so that a job ends only with good numbers.
+// Rule [version]: a clock opens when its version is there, or will be when its tasks have their turn, which its ids
+// compute with: that of `staleness` updates ago, but not one before the latest clock with a version of its own. So it
+// follows from the table and from the verdicts alone. Rule [after-verdict]: and when the verdict of the clock before
+// the last that may be open has arrived, and the host has room for what its boundary does, now that the one before has
+// taken its own; the last one of all waits for every verdict, so that a job ends only with good numbers.
 bool Pipeline::OpenClock() {
   if (!started_ || finished_ || next_clock_ > last_clock() || AwaitsVerdict()) return false;
-  if (!clocks_.empty() && !clocks_.rbegin()->second.open()) return false;
+  const bool others = !clocks_.empty() && clocks_.rbegin()->first >= next_to_pass_;  // that have not passed
+  if (others && !clocks_.rbegin()->second.open()) return false;
   const bool own = next_clock_ == last_clock() || host_->NeedsOwnVersion(next_clock_);
   const int64_t version = std::max(own ? next_clock_ : own_version_, next_clock_ - plan_.staleness);
-  if (first_clock() < version || !host_->BoundaryReady(next_clock_)) return false;
+  if (next_to_pass_ < version) return false;
+  if (first_clock() < next_to_pass_ && host_->BoundaryNeedsDone(next_clock_)) return false;
+  if (!host_->BoundaryReady(next_clock_)) return false;
   if (own) own_version_ = next_clock_;
   clocks_.emplace(next_clock_, ClockState(&plan_, next_clock_, version));
   Push({.kind = Task::kBoundary, .clock = next_clock_, .version = version});
@@ -109,7 +139,8 @@ void Pipeline::Progress(int64_t clock) {
     const ClockState::Done done = other.done();
     before = {before.tests && done.tests, before.norms && done.norms};
   }
-  if (clock != first_clock() || !state.Finished(has_verdict)) return;
+  if (clock != next_to_pass_ || !state.Finished(has_verdict)) return;
+  if (!state.training() && flights_.size() > 0) return;  // its tests have passed, and are not done
   state.Close();
   if (state.training()) return Push({.kind = Task::kFinishClock, .clock = clock});
   finished_ = true;  // the last clock: nothing but a test
@@ -174,11 +205,43 @@ std::optional<Task> Pipeline::NextTask() {
   }
 }
 
+void Pipeline::Enqueued(const Task& task) {
+  MutexLock lock(&mutex_);
+  if (!follows_enqueued_) return;
+  CHECK(enqueued_.insert(task).second) << hp::Describe(task) << " enqueued twice";
+  Pass(task);
+  if (!has_ports_ && task.solver >= 0) ReleaseIfPassed(task.id);
+  if (!has_ports_ && task.kind == Task::kFinishClock) PassClock(task.clock);
+  KeepTime();
+}
+
 void Pipeline::Done(const Task& task) {
   MutexLock lock(&mutex_);
+  if (enqueued_.erase(task) == 0) Pass(task);
   Finish(task);
   --under_way_;
   KeepTime();
+}
+
+void Pipeline::Pass(const Task& task) {
+  switch (task.kind) {
+    case Task::kForward:
+      return PassForward(task);
+    case Task::kBackward:
+      return PassBackward(task);
+    case Task::kWeightGradient:
+      return PassWeightGradient(task);
+    case Task::kUpdate:
+      clocks_.at(task.clock).OnUpdated(1 + static_cast<int>(task.more_groups.size()));
+      ReleaseGradients({task.group});
+      ReleaseGradients(task.more_groups);
+      return Progress(task.clock);
+    case Task::kBoundary:
+    case Task::kPull:
+    case Task::kNorm:
+    case Task::kFinishClock:
+      return;  // what follows them waits until they are done; but for the end of a clock: Enqueued
+  }
 }
 
 void Pipeline::Finish(const Task& task) {
@@ -186,27 +249,32 @@ void Pipeline::Finish(const Task& task) {
     case Task::kBoundary:
       return FinishBoundary(task.clock);
     case Task::kForward:
-      return FinishForward(task);
+      flights_.FinishForward(flights_.Find(task.id), task.segment);
+      return FreeIfDone(task.id);
     case Task::kBackward:
-      return FinishBackward(task);
+      flights_.FinishBackward(flights_.Find(task.id), task.segment);
+      return FreeIfDone(task.id);
     case Task::kWeightGradient:
-      return FinishWeightGradient(task);
-    case Task::kPull:
-      return;  // OnValues follows
+      if (task.id.bits == 0) return;
+      flights_.FinishWeightGradient(flights_.Find(task.id));
+      return FreeIfDone(task.id);
+    case Task::kPull:  // OnValues follows
+    case Task::kUpdate:
+      return;
     case Task::kNorm:
       clocks_.at(task.clock).OnNorm();
       return Progress(task.clock);
-    case Task::kUpdate:
-      clocks_.at(task.clock).OnUpdated(1 + static_cast<int>(task.more_groups.size()));
-      ReleaseGradients({task.group});
-      ReleaseGradients(task.more_groups);
-      return Progress(task.clock);
     case Task::kFinishClock:
       clocks_.erase(task.clock);
-      OpenClocks();
-      if (!clocks_.empty()) Progress(first_clock());
-      return;
+      if (next_to_pass_ <= task.clock) return PassClock(task.clock);
+      return OpenClocks();  // a boundary may have waited until this clock is done
   }
+}
+
+void Pipeline::PassClock(int64_t clock) {
+  next_to_pass_ = clock + 1;
+  OpenClocks();
+  if (clocks_.contains(next_to_pass_)) Progress(next_to_pass_);
 }
 
 void Pipeline::ReleaseGradients(const std::vector<int>& groups) {
@@ -235,17 +303,16 @@ void Pipeline::TakeEarly() {
   std::erase_if(early_, [](const auto& entry) { return entry.second.empty(); });
 }
 
-void Pipeline::FinishForward(const Task& task) {
+void Pipeline::PassForward(const Task& task) {
   Flight* const flight = flights_.Find(task.id);
-  flights_.FinishForward(flight, task.segment);
+  flights_.PassForward(flight);
   if (flight->computed()) OnComputed(task.id);
   Advance(flight);
-  FreeIfDone(task.id);
 }
 
-void Pipeline::FinishBackward(const Task& task) {
+void Pipeline::PassBackward(const Task& task) {
   Flight* const flight = flights_.Find(task.id);
-  flights_.FinishBackward(flight, task.segment);
+  flights_.PassBackward(flight, task.segment);
   for (int u = 0; u < static_cast<int>(plan_.groups.size()); ++u) {
     const ParamGroupPlan& group = plan_.groups[u];
     if (plan_.phase(task.id).groups[u].first == task.segment && !group.at_once()) clocks_.at(task.clock).OnAdded(u);
@@ -255,19 +322,17 @@ void Pipeline::FinishBackward(const Task& task) {
   if (flight->computed()) OnComputed(task.id);
   Progress(task.clock);
   Advance(flight);
-  FreeIfDone(task.id);
 }
 
-void Pipeline::FinishWeightGradient(const Task& task) {
+void Pipeline::PassWeightGradient(const Task& task) {
   ClockState& state = clocks_.at(task.clock);
   if (task.id.bits == 0) {
     state.OnDeferredGradient(task.group);
     return Progress(task.clock);
   }
-  flights_.Find(task.id)->weights[task.group] = Flight::kWeightsDone;
+  flights_.PassWeightGradient(flights_.Find(task.id));
   state.OnAdded(task.group);
   Progress(task.clock);
-  FreeIfDone(task.id);
 }
 
 void Pipeline::OnComputed(MsgId id) {
@@ -281,24 +346,47 @@ void Pipeline::OnComputed(MsgId id) {
 // are bound, so the smallest unfinished one can be finished, whatever the pools.
 void Pipeline::BindMore() {
   for (auto& [clock, state] : clocks_) {
-    while (!free_solvers_.empty()) {
+    while (!free_solvers_.empty() || !released_solvers_.empty()) {
       const std::optional<MsgId> id = state.TakeId();
       if (!id) break;
-      const int solver = *free_solvers_.begin();
-      free_solvers_.erase(free_solvers_.begin());
-      Advance(flights_.Bind(*id, solver, state.version()));
+      Advance(flights_.Bind(*id, TakeSolver(), state.version()));
     }
   }
+}
+
+// One that nobody uses, if there is one: copies into it need not wait for the device's work before.
+int Pipeline::TakeSolver() {
+  if (!free_solvers_.empty()) return free_solvers_.extract(free_solvers_.begin()).value();
+  const int solver = released_solvers_.front();
+  released_solvers_.erase(released_solvers_.begin());
+  return solver;
 }
 
 void Pipeline::Advance(Flight* flight) {
   if (const std::optional<Task> task = flights_.TakeTask(flight)) Push(*task);
 }
 
-void Pipeline::FreeIfDone(MsgId id) {
-  const std::optional<int> solver = flights_.FreeIfDone(id);
+void Pipeline::ReleaseIfPassed(MsgId id) {
+  const std::optional<int> solver = flights_.ReleaseIfPassed(id);
   if (!solver) return;
-  free_solvers_.insert(*solver);
+  released_solvers_.push_back(*solver);
+  OnFreed(id);
+}
+
+void Pipeline::FreeIfDone(MsgId id) {
+  const std::optional<Flights::FreedSolver> freed = flights_.FreeIfDone(id);
+  if (!freed) return;
+  if (!freed->released) {
+    free_solvers_.insert(freed->solver);
+    return OnFreed(id);
+  }
+  if (!flights_.Uses(freed->solver) && std::erase(released_solvers_, freed->solver) > 0) {
+    free_solvers_.insert(freed->solver);
+  }
+  Progress(id.clock());
+}
+
+void Pipeline::OnFreed(MsgId id) {
   clocks_.at(id.clock()).OnFreed();
   BindMore();
   Progress(id.clock());

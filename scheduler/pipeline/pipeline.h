@@ -32,6 +32,12 @@ namespace hp {
 ///     ...                       // compute; tensors lie where PipelineHost::Place says
 ///     pipeline->Done(*task);    // any thread; posts what the task made final
 ///   }
+/// On a device that queues its work it reports each task twice, so that the device need not wait for the host between
+/// two tasks of which one needs only the other:
+///   while (const std::optional<Task> task = pipeline->NextTask()) {
+///     ...                           // put the task into the device's queue
+///     pipeline->Enqueued(*task);    // what may follow it there can be handed out
+///   }                               // meanwhile another thread waits for the tasks one by one: pipeline->Done(task)
 /// Meanwhile the transport's progress thread, the exchanges and the readers report events, each of which may make tasks
 /// ready. All methods may be called from any thread, but not from a PipelineHost method. Only NextTask blocks.
 ///
@@ -64,9 +70,19 @@ class Pipeline {
   /// the task that NextTask returned last is being carried out, if that may be interrupted: the two add to no gradient
   /// that is the same.
   std::optional<Task> TryUrgentTask() HP_EXCLUDES(mutex_);
+  /// `task`, as it was handed out, is in the device's queue, and whatever is enqueued from now on is computed behind
+  /// it. Optional, at most once for each task, before Done of it; in the order in which the tasks were handed out.
+  /// Tasks that need nothing but what this node has computed become ready: passes of the same micro-batch, weight
+  /// gradients, norms, updates, and, where no tensor of the node crosses to another, the id that takes the solver next
+  /// and the next clock, unless its boundary needs all done (PipelineHost::BoundaryNeedsDone). Whatever leaves the node
+  /// or is read by the host waits for Done. With staleness, or with parameter servers, nothing follows before Done.
+  void Enqueued(const Task& task) HP_EXCLUDES(mutex_);
   /// `task`, as it was handed out, is done: its results are in memory, where the transport may read them. Once for each
-  /// task. Posts the tensors that it made final, and grants of ids that are bound now.
+  /// task; of those that were Enqueued in that order. Posts the tensors that it made final, and grants of ids that are
+  /// bound now.
   void Done(const Task& task) HP_EXCLUDES(mutex_);
+  /// Whether tensors of some micro-batch cross between this node and others. Any thread, takes no lock.
+  bool has_ports() const { return has_ports_; }
 
   // --- Events of the transport (TransportHandler), whose tag is of a micro-batch
   /// A peer granted the place of a tensor that this node sends. May come before the id is bound here; it is kept.
@@ -118,8 +134,8 @@ class Pipeline {
   };
   Load load() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    return {static_cast<int>(free_solvers_.size()), flights_.size(), static_cast<int>(ready_.size()),
-            flights_.unsent()};
+    const int solvers_free = static_cast<int>(free_solvers_.size() + released_solvers_.size());
+    return {solvers_free, plan_.pool_size - solvers_free, static_cast<int>(ready_.size()), flights_.unsent()};
   }
   /// Clocks of this run that are done, updates and all.
   int64_t clocks_done() const HP_EXCLUDES(mutex_) {
@@ -138,13 +154,16 @@ class Pipeline {
   using EarlyGroups = std::vector<std::pair<int, int>>;  // stage, group
 
   std::optional<Task> TakeTask() HP_REQUIRES(mutex_);
+  /// The task has passed: hands out what needs no more than that.
+  void Pass(const Task& task) HP_REQUIRES(mutex_);
+  /// It has passed and is done.
   void Finish(const Task& task) HP_REQUIRES(mutex_);
   void Push(const Task& task) HP_REQUIRES(mutex_);
   void Push(const std::vector<Task>& tasks) HP_REQUIRES(mutex_) {
     for (const Task& task : tasks) Push(task);
   }
 
-  /// The first clock that is not finished: its version is there. And the last one of the job.
+  /// The first clock that is not done. And the last one of the job.
   int64_t first_clock() const HP_REQUIRES(mutex_) { return clocks_.empty() ? next_clock_ : clocks_.begin()->first; }
   int64_t last_clock() const HP_REQUIRES(mutex_);
   void OpenClocks() HP_REQUIRES(mutex_);
@@ -153,12 +172,16 @@ class Pipeline {
   void TakeEarly() HP_REQUIRES(mutex_);
   void FinishBoundary(int64_t clock) HP_REQUIRES(mutex_);
   void BindMore() HP_REQUIRES(mutex_);
-  void FinishForward(const Task& task) HP_REQUIRES(mutex_);
-  void FinishBackward(const Task& task) HP_REQUIRES(mutex_);
-  void FinishWeightGradient(const Task& task) HP_REQUIRES(mutex_);
+  void PassForward(const Task& task) HP_REQUIRES(mutex_);
+  void PassBackward(const Task& task) HP_REQUIRES(mutex_);
+  void PassWeightGradient(const Task& task) HP_REQUIRES(mutex_);
+  void PassClock(int64_t clock) HP_REQUIRES(mutex_);
   void OnComputed(MsgId id) HP_REQUIRES(mutex_);
   void Advance(Flight* flight) HP_REQUIRES(mutex_);
+  int TakeSolver() HP_REQUIRES(mutex_);
+  void ReleaseIfPassed(MsgId id) HP_REQUIRES(mutex_);
   void FreeIfDone(MsgId id) HP_REQUIRES(mutex_);
+  void OnFreed(MsgId id) HP_REQUIRES(mutex_);
   void Progress(int64_t clock) HP_REQUIRES(mutex_);
   bool AwaitsVerdict() const HP_REQUIRES(mutex_);
   Wait Lacking() const HP_REQUIRES(mutex_);
@@ -167,6 +190,8 @@ class Pipeline {
   const PipelinePlan plan_;
   const class Schedule schedule_;
   const bool has_urgent_;  // segments
+  const bool has_ports_;
+  const bool follows_enqueued_;  // tasks follow others that are enqueued and not done
   PipelineHost* const host_;
   const Clock* const clock_;
 
@@ -175,12 +200,17 @@ class Pipeline {
   CondVar changed_;
   ReadyTasks ready_ HP_GUARDED_BY(mutex_);
   Flights flights_ HP_GUARDED_BY(mutex_);
+  /// Solvers that may be bound: nobody uses them; or tasks that are enqueued do, in the order of their release.
   std::set<int> free_solvers_ HP_GUARDED_BY(mutex_);
+  std::vector<int> released_solvers_ HP_GUARDED_BY(mutex_);
+  std::set<Task, TaskOrder> enqueued_ HP_GUARDED_BY(mutex_);  // that have passed and are not done
 
   bool started_ HP_GUARDED_BY(mutex_) = false, finished_ HP_GUARDED_BY(mutex_) = false;
-  int64_t next_clock_ HP_GUARDED_BY(mutex_);                    // that opens next
-  int64_t own_version_ HP_GUARDED_BY(mutex_);                   // the latest clock that computes with its own version
-  std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);  // under way, by clock: staleness + 1 at most
+  int64_t next_clock_ HP_GUARDED_BY(mutex_);    // that opens next
+  int64_t next_to_pass_ HP_GUARDED_BY(mutex_);  // the first clock that has not passed: its version is there
+  int64_t own_version_ HP_GUARDED_BY(mutex_);   // the latest clock that computes with its own version
+  /// Under way, by clock: staleness + 1 at most, and one that has passed and is not done.
+  std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);
   int64_t verdict_ HP_GUARDED_BY(mutex_);  // latest clock with a verdict; start_clock - 1: none yet
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
   /// On a server, by clock: groups whose gradients came before the clock was open, or before their sums of the clock

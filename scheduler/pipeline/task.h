@@ -9,7 +9,8 @@
 
 namespace hp {
 
-/// One piece of work for the executor, handed out by the Pipeline when all that it needs is there: a task never waits.
+/// One piece of work for the executor, handed out by the Pipeline when all that it needs is there, or on a device that
+/// queues its work will be there when the task's turn comes (Pipeline::Enqueued): a task never waits.
 /// The kinds are declared in the order of work: what a peer waits for comes first (input gradients before forward
 /// passes), work that only this node needs comes last.
 struct Task {
@@ -38,6 +39,10 @@ struct Task {
 /// The order of work among tasks that are ready: boundaries, then what is urgent, then the earlier clock, then by kind,
 /// then the smaller id, then the later segment, then the smaller group.
 bool GoesBefore(const Task& a, const Task& b);
+/// The same for sets of tasks, of which no two that are under way at once are equal.
+struct TaskOrder {
+  bool operator()(const Task& a, const Task& b) const { return GoesBefore(a, b); }
+};
 
 /// The tasks that can be computed at once, sorted by GoesBefore. Not thread-safe: the pipeline's lock guards it.
 class ReadyTasks {
@@ -53,12 +58,9 @@ class ReadyTasks {
   Task Take(bool updates_together);
 
  private:
-  struct Order {
-    bool operator()(const Task& a, const Task& b) const { return GoesBefore(a, b); }
-  };
   Task TakeFirst();
 
-  std::multiset<Task, Order> tasks_;
+  std::multiset<Task, TaskOrder> tasks_;
 };
 /// Whether tasks of this kind are of a parameter group (Task::group).
 bool IsOfGroup(Task::Kind kind);

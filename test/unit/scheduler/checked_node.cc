@@ -94,6 +94,7 @@ void CheckedNode::Freed(int solver, MsgId id) {
   std::fill(memory_[solver].begin(), memory_[solver].end(), kNobodys);
   Flight& flight = FlightOf(id);
   if (flight.freed) faults_.push_back("freed twice: " + Name(id));
+  if (flight.open > 0) faults_.push_back("freed before its tasks are done: " + Name(id));
   if (flight.forward != phase(id).segments) faults_.push_back("freed before its forward pass: " + Name(id));
   if (id.train() && flight.backward != BackwardSegments()) faults_.push_back("freed before its backward: " + Name(id));
   flight.freed = true;
@@ -115,7 +116,7 @@ void CheckedNode::Expect(bool condition, const std::string& what, const Task& ta
                            static_cast<long long>(task.clock), Name(task.id).c_str(), task.segment, task.group));
 }
 
-bool CheckedNode::Run(const Task& task) {
+void CheckedNode::Enqueue(const Task& task) {
   MutexLock lock(&mutex_);
   if (task.kind != Task::kBoundary) {
     Expect(task.clock > finished_clock_ && task.clock <= clock_, "a task of a clock that is not under way", task);
@@ -146,6 +147,22 @@ bool CheckedNode::Run(const Task& task) {
       FinishClock(task);
       break;
   }
+  ++open_;
+  if (task.solver >= 0) ++FlightOf(task.id).open;
+}
+
+// What it reads has not been overwritten meanwhile, and what it writes is there only now.
+bool CheckedNode::Complete(const Task& task) {
+  MutexLock lock(&mutex_);
+  --open_;
+  if (task.solver >= 0) {
+    --FlightOf(task.id).open;
+    const bool forward = task.kind == Task::kForward;
+    CheckLanded(task, forward ? task.segment : plan_.phases[0][0].segments, false);
+    if (!forward) CheckLanded(task, task.segment, true);
+    if (task.kind != Task::kWeightGradient) WriteMarks(task, !forward);
+  }
+  if (task.kind == Task::kFinishClock) CompleteClock(task);
   const bool reports = task.kind == (plan_.wait_for_verdict ? Task::kNorm : Task::kFinishClock);
   if (reports) Expect(std::exchange(reported_clock_, task.clock) == task.clock - 1, "a report out of turn", task);
   return reports;
@@ -162,6 +179,7 @@ void CheckedNode::Boundary(const Task& task) {
   const int64_t behind = task.clock >= job_.last_clock() ? 1 : job_.staleness + 2;
   Expect(task.clock == clock_ + 1 && room_for_ == task.clock, "a clock out of turn", task);
   room_for_.reset();
+  Expect(open_ == 0 || !BoundaryNeedsDone(task.clock), "a boundary that needs tasks which are not done", task);
   Expect(task.version == VersionOf(task.clock), "a clock with another version", task);
   Expect(finished_clock_ >= task.version - 1, "a clock before its version", task);
   Expect(verdict_ >= task.clock - behind, "a clock before a verdict", task);
@@ -219,7 +237,6 @@ void CheckedNode::Forward(const Task& task) {
   Expect(flight.forward == task.segment && !flight.freed, "forward out of order", task);
   Expect(clocks_[task.clock].updated.empty(), "forward after an update of its clock", task);
   CheckLanded(task, task.segment, false);
-  WriteMarks(task, false);
   ++flight.forward;
 }
 
@@ -250,7 +267,6 @@ void CheckedNode::Backward(const Task& task) {
     if (group.segment != task.segment || !(group.deferred || group.in_backward)) continue;
     flight.group[u] = true;
   }
-  WriteMarks(task, true);
   ++flight.backward;
 }
 
@@ -374,6 +390,11 @@ void CheckedNode::FinishClock(const Task& task) {
         pushes ? clock.exchanged.contains(group) && clock.values.contains(group) : clock.updated.contains(group);
     Expect(done, "a clock without all updates", task);
   }
+  finished_clock_ = task.clock;
+}
+
+void CheckedNode::CompleteClock(const Task& task) {
+  const Clock& clock = clocks_[task.clock];
   size_t ids = 0;
   for (const auto& list : {schedule_.TestIds(task.clock, plan_.share), Trains(task.clock)}) {
     ids += list.size();
@@ -381,7 +402,6 @@ void CheckedNode::FinishClock(const Task& task) {
   }
   const bool others = job_.staleness > 0;  // ids of later clocks may be bound
   Expect(ids == clock.flights.size() && (others || bound_.empty()), "an id that is not in the list", task);
-  finished_clock_ = task.clock;
   clocks_.erase(task.clock);
 }
 

@@ -22,11 +22,18 @@ class CheckedNode : public PipelineHost {
   std::span<std::byte> Place(int solver, MsgId id, int port) override HP_EXCLUDES(mutex_);
   bool BoundaryReady(int64_t clock) override HP_EXCLUDES(mutex_);
   bool NeedsOwnVersion(int64_t clock) override { return schedule_.TestsAt(clock); }
+  bool BoundaryNeedsDone(int64_t clock) override { return schedule_.TestsAt(clock) || clock % 3 == 2; }
   bool InputsReady(MsgId id, int segment) override HP_EXCLUDES(mutex_);
   void Freed(int solver, MsgId id) override HP_EXCLUDES(mutex_);
 
   /// Carries out a task and checks that it was due. @return whether the node's report of the iteration is to be sent.
-  bool Run(const Task& task) HP_EXCLUDES(mutex_);
+  bool Run(const Task& task) HP_EXCLUDES(mutex_) {
+    Enqueue(task);
+    return Complete(task);
+  }
+  /// The two halves of it: the task takes its place in the device's order; and it has read and written its memory.
+  void Enqueue(const Task& task) HP_EXCLUDES(mutex_);
+  bool Complete(const Task& task) HP_EXCLUDES(mutex_);
   /// Records of the next id, or labels, arrive. @return false: all are there.
   bool TakeInput() HP_EXCLUDES(mutex_);
   /// Before the pipeline hears of it.
@@ -41,8 +48,9 @@ class CheckedNode : public PipelineHost {
 
  private:
   struct Flight {
-    int forward = 0;          // segments done
-    int backward = 0;         // segments done, of those that have one
+    int forward = 0;          // segments enqueued
+    int backward = 0;         // likewise, of those that have one
+    int open = 0;             // tasks that are enqueued and not completed
     std::vector<bool> group;  // gradients of groups at hand
     bool freed = false;
   };
@@ -77,6 +85,7 @@ class CheckedNode : public PipelineHost {
   /// Something is added to the group's gradient.
   void CheckGradient(const Task& task, int group) HP_REQUIRES(mutex_);
   void FinishClock(const Task& task) HP_REQUIRES(mutex_);
+  void CompleteClock(const Task& task) HP_REQUIRES(mutex_);
   /// The other replicas' parts of a group's gradient are there.
   void CheckExchanged(const Task& task, int group) HP_REQUIRES(mutex_);
   /// All that must have landed for segments up to `segment` is there and has not been overwritten.
@@ -97,6 +106,7 @@ class CheckedNode : public PipelineHost {
   std::vector<std::vector<Mark>> memory_ HP_GUARDED_BY(mutex_);  // [solver][port of the train phase]
   std::map<int, MsgId> bound_ HP_GUARDED_BY(mutex_);             // by solver, from its first use on
   std::map<int64_t, Clock> clocks_ HP_GUARDED_BY(mutex_);        // under way, and the last one
+  int open_ HP_GUARDED_BY(mutex_) = 0;                           // tasks that are enqueued and not completed
   std::vector<MsgId> inputs_ HP_GUARDED_BY(mutex_);              // of the whole job
   size_t inputs_there_ HP_GUARDED_BY(mutex_) = 0;
   std::set<MsgId> ready_ HP_GUARDED_BY(mutex_);

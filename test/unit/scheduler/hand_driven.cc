@@ -152,31 +152,67 @@ bool HandDriven::TakeTask(Node* node) {
 
 // An executor takes a task, runs the one it has, or reports it.
 bool HandDriven::Execute(Rank rank) {
+  if (job_.enqueues) return ExecuteAhead(rank);
   Node& node = nodes_[rank];
   if (TakeTask(&node)) return true;
   if (node.tasks.empty()) return false;
   const Task task = node.tasks.back().task;
   if (!std::exchange(node.tasks.back().run, true)) {
-    if (node.checked->Run(task)) {
-      Post(rank, 0, kControl, {.kind = Event::kReport, .from = rank, .clock = task.clock});
-    }
-    Exchange(rank, task);
-    const int served = job_.stages[job_.stage_of(rank)].served;
-    if (task.kind == Task::kPull) {
-      for (Rank server : job_.ranks_of(served)) {
-        Post(rank, server, kControl, {.kind = Event::kPulled, .from = rank, .clock = task.clock, .group = task.group});
-      }
-    } else if (task.kind == Task::kUpdate && job_.stages[job_.stage_of(rank)].server()) {
-      for (int group : GroupsOf(task)) {
-        updated_.insert({task.clock, group, rank});
-        for (Rank replica : job_.ranks_of(served)) Serve(rank, replica, task.clock, group);
-      }
-    }
+    Enqueue(rank, task);
+    Complete(rank, task);
     return true;
   }
   node.tasks.pop_back();
   node.pipeline->Done(task);
   return true;
+}
+
+// The same with several tasks: it takes one, as an executor of a device does, or is done with the first.
+bool HandDriven::ExecuteAhead(Rank rank) {
+  constexpr size_t kAhead = 5;
+  Node& node = nodes_[rank];
+  const bool takes = node.tasks.size() < kAhead && (node.tasks.empty() || random_() % 3 != 0);
+  if (const std::optional<Task> task = takes ? node.pipeline->TryNextTask() : std::nullopt) {
+    if (!node.tasks.empty()) ++followers_[task->kind];
+    Enqueue(rank, *task);
+    if (task->kind == Task::kBoundary) {
+      Complete(rank, *task);
+      node.pipeline->Done(*task);
+    } else {
+      node.pipeline->Enqueued(*task);
+      node.tasks.push_back({*task, true});
+    }
+    return true;
+  }
+  if (node.tasks.empty()) return false;
+  const Task task = node.tasks.front().task;
+  node.tasks.erase(node.tasks.begin());
+  Complete(rank, task);
+  node.pipeline->Done(task);
+  return true;
+}
+
+// What a task gives away from within it.
+void HandDriven::Enqueue(Rank rank, const Task& task) {
+  nodes_[rank].checked->Enqueue(task);
+  Exchange(rank, task);
+}
+
+void HandDriven::Complete(Rank rank, const Task& task) {
+  if (nodes_[rank].checked->Complete(task)) {
+    Post(rank, 0, kControl, {.kind = Event::kReport, .from = rank, .clock = task.clock});
+  }
+  const int served = job_.stages[job_.stage_of(rank)].served;
+  if (task.kind == Task::kPull) {
+    for (Rank server : job_.ranks_of(served)) {
+      Post(rank, server, kControl, {.kind = Event::kPulled, .from = rank, .clock = task.clock, .group = task.group});
+    }
+  } else if (task.kind == Task::kUpdate && job_.stages[job_.stage_of(rank)].server()) {
+    for (int group : GroupsOf(task)) {
+      updated_.insert({task.clock, group, rank});
+      for (Rank replica : job_.ranks_of(served)) Serve(rank, replica, task.clock, group);
+    }
+  }
 }
 
 // What a task gives to its stage's exchange is a sum, and each replica hears of it, after the last of them gave it.

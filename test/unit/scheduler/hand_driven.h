@@ -15,8 +15,10 @@ namespace hp::test {
 
 /// All nodes of a job on one thread: every message, write, completion, input and task is a step, and a seeded random
 /// generator says which comes next. A task is taken, run and reported in three steps, so that what it gives away may
-/// have come back before it is reported. Some nodes and links are a hundred times slower than others. Grants
-/// and messages of one link and direction keep their order; writes do not always, as over several connections.
+/// have come back before it is reported. With JobSpec::enqueues a node has several tasks under way, in their order, and
+/// reports each when it has run it, and later when it is done. Some nodes and links are a hundred times slower than
+/// others. Grants and messages of one link and direction keep their order; writes do not always, as over several
+/// connections.
 class HandDriven {
  public:
   HandDriven(const JobSpec& job, unsigned seed);
@@ -31,6 +33,8 @@ class HandDriven {
   int early_exchanges() const { return early_exchanges_; }
   /// Urgent tasks that were carried out in between another one's layers.
   int interrupts() const { return interrupts_; }
+  /// By kind, with JobSpec::enqueues: tasks that were handed out while others of their node were not done.
+  const std::map<Task::Kind, int>& followers() const { return followers_; }
 
  private:
   class LinkTransport;
@@ -73,7 +77,10 @@ class HandDriven {
   void Post(Rank from, Rank to, Lane lane, Event event);
   bool Step();
   bool Execute(Rank rank);
+  bool ExecuteAhead(Rank rank);
   bool TakeTask(Node* node);
+  void Enqueue(Rank rank, const Task& task);
+  void Complete(Rank rank, const Task& task);
   void Exchange(Rank rank, const Task& task);
   void Push(Rank rank, int64_t clock, int group);
   void Serve(Rank server, Rank replica, int64_t clock, int group);
@@ -96,6 +103,7 @@ class HandDriven {
   int shared_updates_ = 0;
   int early_exchanges_ = 0;
   int interrupts_ = 0;
+  std::map<Task::Kind, int> followers_;
   std::vector<std::string> faults_;
 };
 

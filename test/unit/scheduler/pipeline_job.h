@@ -40,6 +40,7 @@ struct JobSpec {
   /// Layers of all segments of stage 0 share parameters: its groups are added to in all of them.
   bool shares = false;
   bool urgent = false;                ///< on FC nodes all segments behind the first are (PhasePlan::urgent)
+  bool enqueues = false;              ///< nodes report tasks as enqueued (Pipeline::Enqueued), and do them later
   bool late_tests = false;            ///< the images of a test come behind those of the clocks that may overtake it
   std::optional<int64_t> stop_after;  ///< the verdict of this clock orders the end
 

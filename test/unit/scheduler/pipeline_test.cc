@@ -98,6 +98,32 @@ TEST_P(AnyOrder, UrgentTasksGoInBetweenTheLayersOfOthers) {
   EXPECT_EQ(interrupts > 0, GetParam() > 1) << "two ids under way at once";
 }
 
+// As on GPUs: whatever the order in which tasks are done and events come, nothing that leaves a node or that the host
+// reads is of a task that is only enqueued, and nothing overwrites what such a task reads.
+TEST_P(AnyOrder, TasksBehindEnqueuedOnesKeepTheirPromises) {
+  std::map<Task::Kind, int> followers;
+  for (JobSpec job : AllJobs()) {
+    job.pool_size = GetParam();
+    job.enqueues = true;
+    for (const bool wait : {false, true}) {
+      job.wait_for_verdict = wait;
+      for (unsigned seed = 1; seed <= 4; ++seed) {
+        job.updates_together = seed % 2 == 0;
+        job.staleness = seed == 4 ? 1 : 0;
+        HandDriven world(job, seed);
+        const std::vector<std::string> faults = world.Run();
+        ASSERT_TRUE(faults.empty()) << job.name << ", wait " << wait << ", seed " << seed << "\n" << Lines(faults);
+        ASSERT_EQ(world.writes(), ExpectedWrites(job)) << job.name;
+        for (const auto& [kind, count] : world.followers()) followers[kind] += count;
+      }
+    }
+  }
+  for (const Task::Kind kind : {Task::kBoundary, Task::kBackward, Task::kForward, Task::kWeightGradient, Task::kNorm,
+                                Task::kUpdate, Task::kFinishClock}) {
+    EXPECT_GT(followers[kind], 0) << NameOf(kind);
+  }
+}
+
 // Of an iteration without a test in front of it the version is an older one, whatever the pools.
 TEST_P(AnyOrder, ClocksAheadOfTheirVersionKeepTheirPromises) {
   for (JobSpec job : AllJobs()) {
@@ -143,8 +169,9 @@ TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
   for (JobSpec job : AllJobs()) {
     job.stop_after = 2;  // a test would stand at 4
     job.shape.max_iter = 9;
-    for (unsigned seed = 1; seed <= 4; ++seed) {
-      job.staleness = static_cast<int>(seed) / 3;
+    for (unsigned seed = 1; seed <= 6; ++seed) {
+      job.staleness = seed == 3 || seed == 4 ? 1 : 0;
+      job.enqueues = seed > 4;
       HandDriven world(job, seed);
       const std::vector<std::string> faults = world.Run();
       ASSERT_TRUE(faults.empty()) << job.name << ", seed " << seed << "\n" << Lines(faults);

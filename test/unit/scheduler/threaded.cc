@@ -7,6 +7,7 @@
 #include "transport/inproc/inproc_network.h"
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -47,10 +48,13 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
 
   Status Start() { return transport_->Start(this, this); }
   void Execute() {
-    while (const std::optional<Task> task = pipeline_->NextTask()) {
-      if (checked_.Run(*task)) Send(0, kPart, task->clock);
-      for (int group : checked_.GivenToExchange(*task)) exchange_->Add(task->clock, job_.stage_of(rank_), group);
-      pipeline_->Done(*task);
+    {
+      Thread completion;
+      if (job_.enqueues) completion = Thread("completion", [this] { CompleteAll(); });
+      while (const std::optional<Task> task = pipeline_->NextTask()) Carry(*task);
+      MutexLock lock(&mutex_);
+      ended_ = true;
+      changed_.SignalAll();
     }
     for (Rank rank = 0; rank < job_.nodes(); ++rank) Send(rank, kBye, 0);
   }
@@ -89,6 +93,39 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   void OnClosed(Rank, const Status&) override {}
 
  private:
+  /// At most so many are enqueued and not done.
+  static constexpr size_t kAhead = 4;
+
+  void Carry(const Task& task) {
+    checked_.Enqueue(task);
+    for (int group : checked_.GivenToExchange(task)) exchange_->Add(task.clock, job_.stage_of(rank_), group);
+    if (!job_.enqueues || task.kind == Task::kBoundary) return Finish(task);
+    pipeline_->Enqueued(task);
+    MutexLock lock(&mutex_);
+    tasks_.push_back(task);
+    changed_.SignalAll();
+    while (tasks_.size() >= kAhead) changed_.Wait(&mutex_);
+  }
+  void Finish(const Task& task) {
+    if (checked_.Complete(task)) Send(0, kPart, task.clock);
+    pipeline_->Done(task);
+  }
+  /// The thread "completion" of a device: tasks are done in their order.
+  void CompleteAll() {
+    for (;;) {
+      Task first;
+      {
+        MutexLock lock(&mutex_);
+        while (tasks_.empty() && !ended_) changed_.Wait(&mutex_);
+        if (tasks_.empty()) return;
+        first = tasks_.front();
+      }
+      Finish(first);
+      MutexLock lock(&mutex_);
+      tasks_.pop_front();
+      changed_.SignalAll();
+    }
+  }
   void Send(Rank to, uint32_t type, int64_t clock) {
     if (to == rank_) return Hear(type, clock);
     const Status status = transport_->Send(to, type, std::as_bytes(std::span(&clock, 1)));
@@ -121,6 +158,8 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   CondVar changed_;
   std::map<int64_t, int> parts_ HP_GUARDED_BY(mutex_);  // rank 0
   int byes_ HP_GUARDED_BY(mutex_) = 0;
+  std::deque<Task> tasks_ HP_GUARDED_BY(mutex_);  // enqueued and not done; the first is being done
+  bool ended_ HP_GUARDED_BY(mutex_) = false;      // the executor gets no more tasks
 };
 
 void SharedExchange::Add(int64_t clock, int stage, int group) {
