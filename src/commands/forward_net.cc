@@ -165,7 +165,7 @@ class ForwardNet::Impl {
     HP_RETURN_IF_ERROR(device_->Synchronize());
     std::vector<float> values;
     for (size_t i : order_) {
-      values.push_back(bridge_ ? bridge_->statistics(0)[i]
+      values.push_back(bridge_ ? bridge_->statistics(fetched_)[i]
                                : net_->ValueOf(net_->outputs()[i].tensor, run_).floats()[0]);
     }
     return values;
@@ -199,7 +199,7 @@ class ForwardNet::Impl {
       device_->RunCaptured({number_, static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, run_); });
       bridge_->EndWork();
     }
-    bridge_->FetchStatistics(0, *net_, run_);
+    fetched_ = bridge_->FetchStatistics(*net_, run_);
   }
 
   /// What a device has recorded of others stays recorded.
@@ -221,6 +221,7 @@ class ForwardNet::Impl {
   std::vector<ParamView> views_;
   Buffer arena_, scratch_, staging_;
   std::unique_ptr<HostBridge> bridge_;  // null on the host's device
+  int64_t fetched_ = 0;                 // by the bridge, of the latest run
   NetRun run_;                          // the latest
 };
 

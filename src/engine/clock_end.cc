@@ -91,6 +91,11 @@ bool ClockEnd::BoundaryReady(int64_t clock) const {
   return (!copy.files && !copy.pull) || options_.snapshotter->HasRoom(copy.files, copy.start);
 }
 
+bool ClockEnd::BoundaryNeedsDone(int64_t clock) const {
+  const CopyRequest copy = CopyAt(clock, options_.requests->Peek(clock));
+  return copy.files || copy.pull || options_.model->schedule().TestsAt(clock);
+}
+
 bool ClockEnd::NeedsOwnVersion(int64_t clock) const {
   return options_.model->schedule().TestsAt(clock) || CopyAt(clock, options_.requests->Peek(clock)).files;
 }

@@ -72,10 +72,15 @@ class ClockEnd {
   /// PipelineHost::NeedsOwnVersion: for a test, and for a snapshot, whose name says how many updates it has seen. Not
   /// for a pull, which gets what the iteration computes with. As BoundaryReady.
   bool NeedsOwnVersion(int64_t clock) const;
+  /// PipelineHost::BoundaryNeedsDone: where Boundary(clock) copies parameters, which all updates before must have
+  /// changed, or has readers start a test again, whose images of earlier clocks no task may be reading. As
+  /// BoundaryReady.
+  bool BoundaryNeedsDone(int64_t clock) const;
   /// What is done in front of clock task.clock: labels of clocks that have ended are forgotten, the reader of a due
   /// test is started, and parameters of task.version are copied for a snapshot (asked for, or due by the solver's
   /// `snapshot` or `snapshot_after_train`) or a pull. Executor thread, once for each clock in order, where
-  /// BoundaryReady(clock); no task may be under way. @return kInternal: the device failed.
+  /// BoundaryReady(clock); no task may be under way if BoundaryNeedsDone(clock), and of others only what is enqueued.
+  /// @return kInternal: the device failed.
   Status Boundary(const Task& task);
   /// On the first node: a report of another node. The last one of a clock makes the verdict, which is sent to all and
   /// handled here as by OnVerdict. Progress thread.

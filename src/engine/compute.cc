@@ -129,7 +129,8 @@ void Compute::CollectStatistics(const Task& task) {
   for (size_t i = 0; i < net.outputs().size(); ++i) {
     const NetOutput& output = net.outputs()[i];
     last_segment[output.stage] = std::max(last_segment[output.stage], output.segment);
-    values[output.stage].push_back(Statistic(task, net, static_cast<int>(i)));
+    const bool there = output.segment <= task.segment;
+    values[output.stage].push_back(there ? Statistic(task, net, static_cast<int>(i)) : 0);
     const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values[output.stage].back());
     if (!bad || !losses_[task.clock].finite()) continue;
     losses_[task.clock].set_finite(false);

@@ -29,7 +29,8 @@ namespace hp {
 ///
 /// Use, for each task but kBoundary (what Executor does):
 ///   Device::Mark mark = compute->Enqueue(task, nullptr);   // executor thread
-///   device->Wait(mark);                           // not on the host's device: the task is done already
+///   pipeline->Enqueued(task);                     // not on the host's device, where the task is done already
+///   device->Wait(mark);                           // likewise, on "completion"
 ///   compute->Collect(task);
 ///   pipeline->Done(task);
 class Compute {
@@ -75,7 +76,8 @@ class Compute {
   virtual std::span<std::byte> Place(int solver, MsgId id, int port) const;
 
   /// Puts any task but kBoundary into the device's queues; on the host's device it computes the task. Executor thread,
-  /// in the order of the pipeline's tasks. Never waits for another node. A failure of the device is not reported here
+  /// in the order of the pipeline's tasks, of which others may not be done: at most kMostTasksAhead are not collected,
+  /// this one included (CHECK on a device). Never waits for another node. A failure of the device is not reported here
   /// but by Device::Wait.
   /// @param between_layers null, or called between two layers of a forward or backward task, where it may carry out
   /// other such tasks, with null. Null on devices that queue their work.
@@ -84,7 +86,7 @@ class Compute {
   /// Takes the results of a task that is done: the statistics of a forward task. Must come before Pipeline::Done, which
   /// gives the solver to another micro-batch. One thread at a time, in the order of Enqueue: the executor's on the
   /// host, "completion" on other devices.
-  void Collect(const Task& task);
+  virtual void Collect(const Task& task);
 
   /// Updater::OnVerdict.
   void OnVerdict(const Verdict& verdict) { updater_->OnVerdict(verdict); }
@@ -128,8 +130,8 @@ class Compute {
   virtual void Backward(const Task& task) = 0;
   /// Of one micro-batch; deferred ones are the Updater's.
   virtual void WeightGradient(const Task& task) = 0;
-  /// The value of output `index` of the net, of a forward task that is done; it means something once the output's
-  /// segment is. Called by Collect.
+  /// The value of output `index` of the net, of a forward task that is done, of its segment or an earlier one. Called
+  /// by Collect.
   virtual float Statistic(const Task& task, const NodeNet& net, int index) const = 0;
 
   const NodeModel& model_;

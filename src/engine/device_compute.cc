@@ -1,10 +1,18 @@
 // A task in the device's queues: copies in (inputs, tensors of peers that do not reach the device's memory) -> kCompute
-// -> copies out (such tensors, statistics), ordered by the device, so that the copies of one task run beside the work
-// of another. The work itself is a recording (Device::RunCaptured) that is replayed under the same key: what differs
-// from time to time (number of the sample, loss scale, labels, images or their bytes) lies in device memory at fixed
-// addresses, which the copies in fill. The last micro-batch of a replica is not recorded: its gradients go to the
-// exchange layer by layer, and what is replayed gives nothing to anybody.
+// -> copies out (such tensors), ordered by the device, so that the copies of one task run beside the work of another.
+// Tasks of one solver may follow each other before the host knows that any is done. Their work is in kCompute, which
+// keeps its order; what other queues do with the solver's memory is ordered here: copies in, which overwrite the images
+// and numbers that earlier tasks read, wait for kCompute where such tasks may not be done. Copies out read tensors that
+// leave the node, which no later task overwrites before they are sent. The work itself is a recording
+// (Device::RunCaptured) that is replayed under the same key: what differs from time to time (number of the sample, loss
+// scale, labels, images or their bytes) lies in device memory at fixed addresses, which the copies in fill. The last
+// micro-batch of a replica is not recorded: its gradients go to the exchange layer by layer, and what is replayed gives
+// nothing to anybody.
 #include "engine/device_compute.h"
+
+#include "engine/tasks_ahead.h"
+
+#include "glog/logging.h"
 
 #include <utility>
 
@@ -31,6 +39,7 @@ Status DeviceCompute::AllocateBridges() {
   HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
   HP_ASSIGN_OR_RETURN(expander_, ImageExpander::Create(*options_.inputs, device, options_.backend));
   HP_ASSIGN_OR_RETURN(prefetcher_, InputPrefetcher::Create(model_, device, options_.inputs->train.get()));
+  last_tasks_.resize(static_cast<size_t>(options_.pool_size));
   return device->Synchronize();
 }
 
@@ -45,10 +54,19 @@ std::span<std::byte> DeviceCompute::Place(int solver, MsgId id, int port) const 
 }
 
 Device::Mark DeviceCompute::Enqueue(const Task& task, const std::function<void()>*) {
+  ++enqueued_;
+  CHECK_LE(enqueued_ - collected_, static_cast<int64_t>(kMostTasksAhead)) << "tasks ahead";
   Carry(task);
+  if (task.solver >= 0) last_tasks_[static_cast<size_t>(task.solver)] = enqueued_;
   if (prefetcher_) prefetcher_->Advance();
   options_.device->Order(Device::kCompute, Device::kCopyOut);
   return options_.device->Record(Device::kCopyOut);
+}
+
+void DeviceCompute::Collect(const Task& task) {
+  Compute::Collect(task);
+  forwards_collected_ += task.kind == Task::kForward;
+  ++collected_;
 }
 
 Device::CaptureKey DeviceCompute::KeyOf(CaptureKind kind, int part, const Work& work) const {
@@ -67,6 +85,7 @@ bool DeviceCompute::BringInputs(Work* work) {
   const HostInputs inputs = InputsOf(*work);
   const bool reads = inputs.images != nullptr && task.segment == 0;
   const bool raw = reads && inputs.raw;
+  if (InUse(task.solver)) options_.device->Order(Device::kCompute, Device::kCopyIn);
   void* const place = raw ? static_cast<void*>(bridge_->raw(task.solver)) : bridge_->images(task.solver);
   const bool here = reads && prefetcher_ && prefetcher_->Take(task.id, place);
   bridge_->BringInputs(task.solver, net, task.segment, {reads && !here ? inputs.images : nullptr, raw},
@@ -87,9 +106,9 @@ void DeviceCompute::Forward(const Task& task) {
     }
     work.net.Forward(task.segment, work.run);
   });
+  bridge_->FetchStatistics(work.net, work.run);
   bridge_->EndWork();
   staging_->Send(task, work.net, work.run, false);
-  bridge_->FetchStatistics(task.solver, work.net, work.run);
 }
 
 void DeviceCompute::Backward(const Task& task) {
@@ -115,8 +134,8 @@ void DeviceCompute::WeightGradient(const Task& task) {
   });
 }
 
-float DeviceCompute::Statistic(const Task& task, const NodeNet&, int index) const {
-  return bridge_->statistics(task.solver)[index];
+float DeviceCompute::Statistic(const Task&, const NodeNet&, int index) const {
+  return bridge_->statistics(forwards_collected_)[index];
 }
 
 }  // namespace hp

@@ -6,6 +6,7 @@
 #include "engine/input_prefetcher.h"
 #include "engine/port_staging.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,7 @@ class DeviceCompute : public Compute {
   /// Does not wait for the device, but for a copy from pageable memory of the host, where an input lies there.
   /// @return a mark of kCopyOut, behind everything that belongs to the task.
   Device::Mark Enqueue(const Task& task, const std::function<void()>* between_layers) override;
+  void Collect(const Task& task) override;
 
  private:
   /// What a captured piece of work computes: part of its key.
@@ -35,6 +37,8 @@ class DeviceCompute : public Compute {
 
   DeviceCompute(const NodeModel& model, Options options) : Compute(model, std::move(options)) {}
   Status AllocateBridges();
+  /// Whether the device may not be done with a task of the solver that was enqueued before.
+  bool InUse(int solver) const { return last_tasks_[static_cast<size_t>(solver)] > collected_; }
   /// Before a forward task: copies in what it reads from the host. @return whether these are raw images.
   bool BringInputs(Work* work);
   /// Names a piece of work by all addresses and flags that its kernels depend on. @param part segment or group.
@@ -48,6 +52,11 @@ class DeviceCompute : public Compute {
   std::unique_ptr<PortStaging> staging_;
   std::unique_ptr<ImageExpander> expander_;
   std::unique_ptr<InputPrefetcher> prefetcher_;  // null where no images are read
+  // Executor thread: how many tasks are enqueued; by solver, which was its last one, counted from 1.
+  int64_t enqueued_ = 0;
+  std::vector<int64_t> last_tasks_;
+  std::atomic<int64_t> collected_{0};  // tasks
+  int64_t forwards_collected_ = 0;     // forward tasks, before the one that is being collected; thread of Collect
 };
 
 }  // namespace hp

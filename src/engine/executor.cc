@@ -1,13 +1,21 @@
 // On the host's device Enqueue computes, so the executor thread finishes each task before it asks for the next. On
-// other devices it enqueues up to kAhead tasks and "completion" waits for the oldest: the pipeline learns of each task
-// as soon as it is done, and the device always has a next one. kAhead is small because what is enqueued can't be
-// overtaken any more by a more urgent task. A boundary needs no special care: the pipeline hands it out only when all
-// earlier tasks are done. When the device fails, "completion" aborts the pipeline, which ends the executor's loop.
+// other devices it enqueues a few tasks ahead and "completion" waits for the oldest: the pipeline learns of each task
+// when it is enqueued, so that those which need only this node's work follow it in the device's order, and when it is
+// done. The device always has a next task, and never waits for the host between two. A boundary needs no special care:
+// where it reads what earlier tasks compute, the pipeline hands it out only when these are done. When the device
+// fails, "completion" aborts the pipeline, which ends the executor's loop.
+//
+// How many are ahead: where tensors cross to other nodes few (kAhead), because what is enqueued can't be overtaken any
+// more by a pass that a peer waits for. Elsewhere nobody overtakes, and tasks may be short: with one micro-batch an
+// iteration has four, a forward pass, a backward pass, an update, and its end, which is empty. With 3 tasks ahead the
+// device would often have no more than that end and the task that it computes. kMostTasksAhead is two iterations, which
+// are all that may be under way anyway (none begins before the verdict on the one before the last).
 #include "engine/executor.h"
 
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/out_of_memory.h"
+#include "engine/tasks_ahead.h"
 
 #include "glog/logging.h"
 
@@ -15,7 +23,9 @@
 
 namespace hp {
 
-Executor::Executor(Options options) : options_(std::move(options)) {
+Executor::Executor(Options options)
+    : options_(std::move(options)), ahead_(options_.pipeline->has_ports() ? kAhead : kMostTasksAhead) {
+  static_assert(kAhead <= kMostTasksAhead);
   if (!options_.device->is_host()) completion_ = Thread("completion", [this] { WatchDevice(); });
   executor_ = Thread("executor", [this] { Run(); });
 }
@@ -66,11 +76,12 @@ Status Executor::Carry(const Task& task) {
     Finish(under_way);
     return OkStatus();
   }
+  options_.pipeline->Enqueued(task);  // ahead of Done
   MutexLock lock(&mutex_);
   if (!device_status_.ok()) return device_status_;  // nobody waits for the device any more
   under_way_.push_back(under_way);
   changed_.SignalAll();
-  while (under_way_.size() >= kAhead && device_status_.ok()) changed_.Wait(&mutex_);
+  while (under_way_.size() >= ahead_ && device_status_.ok()) changed_.Wait(&mutex_);
   return device_status_;
 }
 

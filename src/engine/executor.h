@@ -13,14 +13,14 @@
 namespace hp {
 
 /// Carries out a node's tasks in the order of the pipeline, on a thread "executor": the one that computes. On a device
-/// that queues its work, up to three tasks are enqueued at once, so that the device does not wait for the host, and a
-/// thread "completion" waits for each and reports it to the pipeline. Owned by the node.
+/// that queues its work, a few tasks are enqueued at once, so that the device does not wait for the host, and a thread
+/// "completion" waits for each and reports it to the pipeline. Owned by the node.
 ///
-/// A task goes: Pipeline::NextTask -> before_task -> Compute::Enqueue -> [device] -> Compute::Collect -> after_task ->
-/// Pipeline::Done. In between the layers of some tasks, on the host's device, urgent ones go the same way
-/// (Pipeline::MayInterrupt): a shard beside a replica answers others while the replica's long pass is under way. A
-/// kBoundary goes: NextTask -> before_task -> boundary -> Done. All on the executor thread, except
-/// that what follows [device] is on "completion" where the device is not the host's.
+/// A task goes: Pipeline::NextTask -> before_task -> Compute::Enqueue -> Pipeline::Enqueued (where the device queues
+/// its work) -> [device] -> Compute::Collect -> after_task -> Pipeline::Done. In between the layers of some tasks, on
+/// the host's device, urgent ones go the same way (Pipeline::MayInterrupt): a shard beside a replica answers others
+/// while the replica's long pass is under way. A kBoundary goes: NextTask -> before_task -> boundary -> Done. All on
+/// the executor thread, except that what follows [device] is on "completion" where the device is not the host's.
 class Executor {
  public:
   /// No callback is called under a lock. All but `before_task` must be set, and what they use must outlive the
@@ -32,7 +32,8 @@ class Executor {
     /// First thing on the executor thread, e.g. to size its OpenMP team. An error ends the executor.
     std::function<Status()> on_start;
     std::function<void(const Task&)> before_task;  ///< null: nothing. For tests that delay a task
-    /// Carries out a kBoundary; no task is under way then. An error ends the executor.
+    /// Carries out a kBoundary; no task is under way then if it needs that (PipelineHost::BoundaryNeedsDone). An error
+    /// ends the executor. "completion" may call after_task meanwhile.
     std::function<Status(const Task& task)> boundary;
     /// The task's results are there, and Pipeline::Done follows. Not for kBoundary. On the thread of Collect.
     /// @param begin_ns by Clock::Real(): when it was begun, or on a device enqueued, maybe behind others.
@@ -51,7 +52,8 @@ class Executor {
   ~Executor();
 
  private:
-  /// Tasks that may be enqueued and not done: they hide the host's work for one behind the device's for another.
+  /// Tasks that may be enqueued and not done where tensors cross to other nodes: they hide the host's work for one
+  /// behind the device's for another. Elsewhere kMostTasksAhead.
   static constexpr size_t kAhead = 3;
 
   /// A task that was enqueued and is not done.
@@ -72,6 +74,7 @@ class Executor {
   void WaitUntilIdle() HP_EXCLUDES(mutex_);
 
   const Options options_;
+  const size_t ahead_;  // tasks that may be enqueued and not done
   const std::function<void()> between_layers_ = [this] { CarryUrgent(); };
   Mutex mutex_;  // not held while anything of options_ is called, but for Pipeline::Abort
   CondVar changed_;

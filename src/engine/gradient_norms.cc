@@ -9,15 +9,21 @@
 
 namespace hp {
 
-size_t GradientNorms::DeviceBytes(const NodeModel& model) {
+namespace {
+
+/// Of one clock.
+size_t BytesOf(const NodeModel& model) {
   const size_t of_each = model.job().solver().larc() ? 2 : 1;
   return std::max<size_t>(model.stored_params().size(), 1) * of_each * sizeof(double);
 }
 
+}  // namespace
+
+size_t GradientNorms::DeviceBytes(const NodeModel& model) { return kDeviceClocks * BytesOf(model); }
+
 StatusOr<std::unique_ptr<GradientNorms>> GradientNorms::Create(const NodeModel& model, const Options& options) {
   std::unique_ptr<GradientNorms> norms(new GradientNorms(model, options));
-  const size_t clocks = static_cast<size_t>(options.params->versions());
-  HP_ASSIGN_OR_RETURN(norms->host_, options.device->AllocateHost(clocks * DeviceBytes(model)));
+  HP_ASSIGN_OR_RETURN(norms->host_, options.device->AllocateHost(norms->clocks() * BytesOf(model)));
   if (!options.device->is_host()) {
     HP_ASSIGN_OR_RETURN(norms->device_, options.device->Allocate(DeviceBytes(model)));
   }
@@ -42,7 +48,7 @@ void GradientNorms::Enqueue(int64_t clock, const std::vector<int>& groups) {
   std::erase_if(wanted, [this](int param) { return options_.params->param(param).average_keeps.has_value(); });
   if (wanted.empty()) return;
   std::sort(wanted.begin(), wanted.end());
-  double* const to = options_.device->is_host() ? of(clock) : reinterpret_cast<double*>(device_.data());
+  double* const to = options_.device->is_host() ? of(clock) : In(device_, clock);
   std::vector<SquaresPart> parts;
   std::vector<int> places;
   const auto add = [&](std::span<const float> values, int place) {
@@ -59,7 +65,7 @@ void GradientNorms::Enqueue(int64_t clock, const std::vector<int>& groups) {
 
 // A device's stay zero until a NaN, which ends the job.
 double* GradientNorms::Check(int64_t clock, int param) {
-  if (!options_.device->is_host()) return reinterpret_cast<double*>(device_.data()) + param;
+  if (!options_.device->is_host()) return In(device_, clock) + param;
   Set(clock, param, 0);
   return of(clock) + param;
 }
@@ -71,7 +77,7 @@ void GradientNorms::FetchChecks(int64_t clock, std::vector<int> params) {
 }
 
 void GradientNorms::Download(int64_t clock, const std::vector<int>& places) {
-  const double* const from = reinterpret_cast<const double*>(device_.data());
+  const double* const from = In(device_, clock);
   options_.device->Order(Device::kCompute, Device::kCopyOut);
   for (size_t begin = 0, end = 0; begin < places.size(); begin = end) {
     while (end < places.size() && places[end] - places[begin] == static_cast<int>(end - begin)) ++end;

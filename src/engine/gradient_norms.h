@@ -32,11 +32,12 @@ class GradientNorms {
 
   /// @param model must outlive it. @return kResourceExhausted: the device, or the host for its side, is out of memory.
   static StatusOr<std::unique_ptr<GradientNorms>> Create(const NodeModel& model, const Options& options);
-  /// Bytes that Create takes of a device's own memory: a double or two for each parameter of the node.
+  /// Bytes that Create takes of a device's own memory: a double or two for each parameter of the node and clock.
   static size_t DeviceBytes(const NodeModel& model);
 
   /// Computes those of the groups' gradients, which are whole, and of their values before the update of `clock`. On a
-  /// device with memory of its own it only puts work into kCompute and kCopyOut.
+  /// device with memory of its own it only puts work into kCompute and kCopyOut, and AddTo of the clock before may be
+  /// still to come; that of the one before it has been.
   void Enqueue(int64_t clock, const std::vector<int>& groups);
   /// Where the update of `clock` notes that a gradient is not finite (UpdatePart::not_finite).
   double* Check(int64_t clock, int param);
@@ -57,16 +58,20 @@ class GradientNorms {
   /// Fetches the sums in these places, in ascending order, to the host.
   void Download(int64_t clock, const std::vector<int>& places);
   bool larc() const { return model_.job().solver().larc(); }
+  /// A device computes those of a clock while those of the one before are on their way.
+  static constexpr int64_t kDeviceClocks = 2;
+  int64_t clocks() const { return options_.device->is_host() ? options_.params->versions() : kDeviceClocks; }
   /// [params] of gradients, and behind them, with larc, as many of values; of one of the clocks that may be under way.
-  double* of(int64_t clock) const {
-    const int64_t slot = clock % options_.params->versions();
-    return reinterpret_cast<double*>(host_.data()) + slot * options_.params->size() * (larc() ? 2 : 1);
+  double* In(const Buffer& buffer, int64_t clock) const {
+    const int64_t slot = clock % clocks();
+    return reinterpret_cast<double*>(buffer.data()) + slot * options_.params->size() * (larc() ? 2 : 1);
   }
+  double* of(int64_t clock) const { return In(host_, clock); }
 
   const NodeModel& model_;
   const Options options_;
   Buffer host_;    // of(clock), for each clock that may be under way
-  Buffer device_;  // of one clock, where the device computes it; none on the host's
+  Buffer device_;  // the same where the device computes it; none on the host's
   // With larc: by param its index among all of the net, in Caffe's order, and the other way; -1: not here.
   std::vector<int> whole_of_, param_of_;
 };

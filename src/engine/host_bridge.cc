@@ -1,12 +1,16 @@
 // Each solver's inputs have fixed places in device memory, large enough for every net of the node: ops and captured
 // graphs keep the addresses, and only the bytes change. Everything but images is first laid out in pinned host memory,
-// one area for each solver, in the order that it has on the device. So a task needs one copy, for which the driver does
-// not wait. A solver's next task begins only when its last one is done, so no copy still reads the area. Only what the
-// segment reads is laid out anew; between it the copied range may hold labels of an earlier task, which are on the
-// device already, or which no task reads.
+// in the order that it has on the device. So a task needs one copy, for which the driver does not wait. There is an
+// area for each task that may be enqueued and not done, in turn: no copy still reads the one that is written. Only what
+// the segment reads is laid out anew. In front of labels of the batch the copied range may hold labels of another task:
+// only where those of the micro-batch lie behind its images, and nobody reads these.
+//
+// Statistics are a few numbers. They are copied to the host by the compute queue itself: another queue would have to be
+// waited for by the solver's next task, which may use the memory of a loss for a gradient.
 #include "engine/host_bridge.h"
 
 #include "engine/staged_bytes.h"
+#include "engine/tasks_ahead.h"
 #include "model/node_model.h"
 
 #include <algorithm>
@@ -21,6 +25,7 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
     needs.label_numbers = std::max(needs.label_numbers, numbers);
   }
   needs.solvers = pool_size;
+  needs.tasks = kMostTasksAhead;
   needs.raw = true;
   needs.batch_rows = model.schedule().shape().largest_batch();
   return needs;
@@ -54,11 +59,12 @@ StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& need
 Status HostBridge::Allocate(const BridgeNeeds& needs) {
   const size_t solvers = needs.solvers;
   layout_ = LayoutOf(needs);
+  tasks_ = static_cast<int64_t>(needs.tasks);
   block_bytes_ = layout_.bytes;
   for (const NodeNet* net : needs.nets) outputs_ = std::max(outputs_, net->outputs().size());
   HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
-  HP_ASSIGN_OR_RETURN(staged_, device_->AllocateHost(solvers * layout_.images));
-  HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
+  HP_ASSIGN_OR_RETURN(staged_, device_->AllocateHost(needs.tasks * layout_.images));
+  HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(needs.tasks * outputs_, 1) * sizeof(float)));
   return OkStatus();
 }
 
@@ -77,7 +83,7 @@ void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
 
 void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const HostImages& images,
                              std::span<const float> labels, int64_t first_row, NetRun* run) {
-  std::byte* const staged = staged_.data() + solver * layout_.images;
+  std::byte* const staged = staged_.data() + brought_++ % tasks_ * layout_.images;
   *reinterpret_cast<Numbers*>(staged) = {run->batch.first_sample, run->batch.loss_scale};
   size_t end = sizeof(Numbers);
   const auto stage = [&](size_t offset, std::span<const float> values) {
@@ -97,11 +103,12 @@ void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const 
   UseInputs(solver, net, run);
 }
 
-void HostBridge::FetchStatistics(int solver, const NodeNet& net, const NetRun& run) {
-  float* const to = statistics_.floats() + solver * outputs_;
+int64_t HostBridge::FetchStatistics(const NodeNet& net, const NetRun& run) {
+  float* const to = statistics_.floats() + fetched_ % tasks_ * outputs_;
   for (size_t i = 0; i < net.outputs().size(); ++i) {
-    device_->Download(Device::kCopyOut, to + i, net.ValueOf(net.outputs()[i].tensor, run).data, sizeof(float));
+    device_->Download(Device::kCompute, to + i, net.ValueOf(net.outputs()[i].tensor, run).data, sizeof(float));
   }
+  return fetched_++;
 }
 
 }  // namespace hp

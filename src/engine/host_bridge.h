@@ -23,7 +23,8 @@ struct HostImages {
 /// What a bridge makes room for.
 struct BridgeNeeds {
   std::vector<const NodeNet*> nets;  ///< that run through it, of all phases and numbers of rows
-  size_t solvers = 1;                ///< micro-batches that may be under way at once
+  size_t solvers = 1;                ///< whose memory micro-batches use
+  size_t tasks = 1;                  ///< forward tasks that may be put into the queues and not be done, at the most
   int64_t batch_rows = 0;            ///< samples of the largest global batch
   int64_t label_numbers = 1;         ///< of each of them (NodePlan::label_numbers)
   bool raw = false;                  ///< images may come raw
@@ -33,16 +34,18 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size);
 
 /// Copies inputs and losses between the host and a device with memory of its own. Each solver has a block of device
 /// memory, at a fixed address, for the images and labels of its micro-batch, the number of its first sample and the
-/// loss scale, and pinned host memory for its statistics: fixed, because captured work is replayed with the same
-/// addresses (Device::RunCaptured). Copies to the device go by Device::kCopyIn, others by kCopyOut. Executor thread,
-/// except statistics(). Owned by DeviceCompute, or by an evaluation.
+/// loss scale: fixed, because captured work is replayed with the same addresses (Device::RunCaptured). What passes
+/// through pinned host memory, labels and statistics, has room there for each task that may be under way. Copies to the
+/// device go by Device::kCopyIn, statistics by kCompute. Executor thread, except statistics(). Owned by DeviceCompute,
+/// or by an evaluation.
 ///
 /// Use, for a forward task:
+///   if (tasks of the solver may not be done) device->Order(Device::kCompute, Device::kCopyIn);
 ///   bridge->BringInputs(solver, net, segment, images, labels, first_row, &run);
 ///   bridge->BeginWork();
 ///   net.Forward(segment, run);                      // kCompute
+///   int64_t n = bridge->FetchStatistics(net, run);  // statistics(n), when kCompute is done
 ///   bridge->EndWork();
-///   bridge->FetchStatistics(solver, net, run);      // statistics(solver), when kCopyOut is done
 class HostBridge {
  public:
   /// @param device not the host's; must outlive the bridge. The nets are not kept.
@@ -51,7 +54,8 @@ class HostBridge {
   /// Bytes that Create takes of the device's memory.
   static size_t DeviceBytes(const BridgeNeeds& needs);
 
-  /// Before a forward task of `segment`: begins to copy what it reads, and points run->images and run->batch at it.
+  /// Before a forward task of `segment`: begins to copy what it reads, and points run->images and run->batch at it. The
+  /// task before the last `tasks` ones is done.
   /// run->batch.first_sample, loss_scale and global_rows must be set. The sources must stay unmodified until the task
   /// is done.
   /// @param images of the micro-batch, which go to images(solver) or raw(solver); none: the segment reads none, or they
@@ -73,11 +77,14 @@ class HostBridge {
   /// After work was put into kCompute: makes later copies in kCopyOut wait for it.
   void EndWork() { device_->Order(Device::kCompute, Device::kCopyOut); }
 
-  /// Begins to fetch all outputs of the net.
-  void FetchStatistics(int solver, const NodeNet& net, const NetRun& run);
-  /// What was fetched last for the solver, by output of its net; later entries belong to nets with more outputs. Any
-  /// thread, once the copies are done and before the solver's next FetchStatistics.
-  std::span<const float> statistics(int solver) const { return {statistics_.floats() + solver * outputs_, outputs_}; }
+  /// Begins to fetch all outputs of the net, by kCompute: what follows there may use their memory for something else.
+  /// @return how many calls there were before.
+  int64_t FetchStatistics(const NodeNet& net, const NetRun& run);
+  /// What call `number` of FetchStatistics has fetched, by output of its net; later entries belong to nets with more
+  /// outputs. Any thread, once the copies are done, and until `tasks` calls later.
+  std::span<const float> statistics(int64_t number) const {
+    return {statistics_.floats() + number % tasks_ * outputs_, outputs_};
+  }
 
  private:
   explicit HostBridge(Device* device) : device_(device) {}
@@ -99,8 +106,11 @@ class HostBridge {
   Device* const device_;
   Layout layout_;
   size_t block_bytes_ = 0, outputs_ = 0;  // of one solver; the most outputs of a net
-  Buffer blocks_, staged_;                // by solver: device memory; pinned, what goes there in front of the images
-  Buffer statistics_;                     // [solvers, outputs_] float, pinned
+  int64_t tasks_ = 1;                     // BridgeNeeds::tasks
+  int64_t brought_ = 0, fetched_ = 0;     // calls of BringInputs and FetchStatistics: whose turn it is in what follows
+  Buffer blocks_;                         // [solvers] in device memory
+  Buffer staged_;                         // [tasks_] pinned: what goes to the device in front of the images
+  Buffer statistics_;                     // [tasks_, outputs_] float, pinned
 };
 
 }  // namespace hp

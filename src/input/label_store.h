@@ -32,7 +32,8 @@ class LabelStore {
   /// The labels [numbers, global batch] of the id's batch; empty if none arrived yet. Rows that did not arrive are 0
   /// and may be written at any time: only rows that are Ready may be read. Valid until Forget drops the id's clock.
   std::span<const float> BatchOf(MsgId id) const HP_EXCLUDES(mutex_);
-  /// Drops the batches of all clocks before `clock`: no task of theirs may be under way. At each boundary.
+  /// Drops the batches of all clocks before `clock`: no task of theirs may be under way, but in a device's queues,
+  /// which labels enter by a copy. At each boundary.
   void Forget(int64_t clock) HP_EXCLUDES(mutex_);
 
  private:

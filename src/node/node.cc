@@ -18,6 +18,8 @@
 
 #include "glog/logging.h"
 
+#include <algorithm>
+
 namespace hp {
 namespace {
 
@@ -206,6 +208,9 @@ Status Node::PrepareInputs() {
   // Losses that wait for the labels of a whole batch need those of every batch that may be under way.
   Input::ReadAhead ahead{.ring = memory_.ring(), .threads = options_.reader_threads, .raw = !device_.device->is_host()};
   ahead.batches = table_.staleness() * files_.solver.iter_size() + 1;
+  // What a device's tasks read counts as in use until they are done, and those of two batches may follow them in its
+  // queues. Not beyond the next iteration, whose labels are all that other nodes expect.
+  if (!device_.device->is_host()) ahead.batches = std::max(ahead.batches, std::min(files_.solver.iter_size(), 2));
   return files_.inputs.Prepare(model_->schedule(), info_.IndexIn(0), seed_, ahead, device_.device.get(), callbacks);
 }
 

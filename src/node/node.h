@@ -233,6 +233,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::span<std::byte> Place(int solver, MsgId id, int port) override { return compute_->Place(solver, id, port); }
   bool BoundaryReady(int64_t clock) override { return clock_end_->BoundaryReady(clock); }
   bool NeedsOwnVersion(int64_t clock) override { return clock_end_->NeedsOwnVersion(clock); }
+  bool BoundaryNeedsDone(int64_t clock) override { return clock_end_->BoundaryNeedsDone(clock); }
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int solver, MsgId id) override;
   void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override { trace_->OnWait(wait, begin_ns, end_ns); }

@@ -259,6 +259,17 @@ std::string NetOfInfiniteGradients(const std::string& layer) {
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' loss_weight: 1000 }\n";
 }
 
+std::string NetOfInfiniteSecondGradients() {
+  return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' param { lr_mult: 0 } param { } "
+         "convolution_param { num_output: 8 kernel_size: 3 bias_filler { type: 'constant' value: 0.5 } } }\n"
+         "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }\n"
+         "layer { name: 'pool2' type: 'Power' bottom: 'conv1' top: 'pool2' power_param { power: 0.5 } }\n"
+         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool2' top: 'ip1' param { lr_mult: 0 } param { lr_mult: 0 "
+         "} "
+         "inner_product_param { num_output: 5 weight_filler { type: 'gaussian' std: 0.1 } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' }\n";
+}
+
 std::string NetWithActivations(const std::string& fields, bool in_place) {
   const auto activation = [&](const std::string& name, const std::string& bottom, const std::string& top) {
     return "layer { name: '" + name + "' bottom: '" + bottom + "' top: '" + top + "' " + fields + " }\n";

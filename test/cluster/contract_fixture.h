@@ -78,6 +78,9 @@ class ContractTest : public testing::Test {
 /// Layers for ContractTest::SolverOf whose first losses are finite and whose first gradients of layer `layer` are not:
 /// "conv1" behind the root of a ReLU, where it is 0, or "ip1" of large inputs.
 std::string NetOfInfiniteGradients(const std::string& layer);
+/// The same of "conv1", whose second gradient is the first one that is not finite if the base_lr is 1000: only its bias
+/// learns, and then some outputs are below zero.
+std::string NetOfInfiniteSecondGradients();
 
 /// Layers for ContractTest::SolverOf: conv1, act1, pool1, ip1, act2, ip2 and a loss.
 /// @param fields of act1 and act2, behind name, bottom and top. @param in_place whether their tops are their bottoms.

@@ -141,6 +141,9 @@ TEST_F(FailuresTest, ANodeThatDiesBehindItsByeWithASliceUnderWay) {
 
 /// Whichever way it is made: by each micro-batch, summed over replicas, or with the update, a few rows at a time.
 TEST_F(ContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
+  const ClusterResult later =
+      TrainCluster(Table(2, {1}, 2, 0, false), SolverOf(NetOfInfiniteSecondGradients(), "", 1000));
+  EXPECT_THAT(later.status.message(), HasSubstr("iteration 1: layer \"conv1\" produced a NaN or infinity"));
   for (const char* layer : {"conv1", "ip1"}) {
     const std::string solver = SolverOf(NetOfInfiniteGradients(layer), "");
     for (const ClusterSpec& table : {Table(1, {}, 1, 0, false), Table(1, {}, 3, 0, false), Table(2, {}, 2, 0, false),

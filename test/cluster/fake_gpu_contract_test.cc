@@ -1,4 +1,6 @@
 // What only a fake GPU can show of nodes on GPUs: how often it repeats its recordings, that it is full, that it fails.
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "tensor/raw_images.h"
 #include "test/cluster/contract_fixture.h"
 #include "test/support/fake_device.h"
@@ -6,6 +8,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace hp::test {
 namespace {
@@ -82,6 +89,10 @@ TEST_F(FakeGpuContractTest, AnUpdateIsOneLaunch) {
 
 /// A gradient that is not finite is seen by its update.
 TEST_F(FakeGpuContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
+  ClusterSpec one = Table(1, {}, 3, 0, false);
+  one.open_device = [](Rank) { return FakeDevice({}); };
+  const ClusterResult later = TrainCluster(one, SolverOf(NetOfInfiniteSecondGradients(), "", 1000));
+  EXPECT_THAT(later.status.message(), testing::HasSubstr("iteration 1: layer \"conv1\" produced a NaN or infinity"));
   for (const char* layer : {"conv1", "ip1"}) {
     const std::string solver = SolverOf(NetOfInfiniteGradients(layer), "");
     for (ClusterSpec table : {Table(1, {}, 3, 0, false), Table(2, {1}, 2, 0, false)}) {
@@ -115,6 +126,120 @@ TEST_F(FakeGpuContractTest, BringsBytesOfImages) {
   const size_t more = train(3 + kIterations) - few;
   EXPECT_GE(more, images);
   EXPECT_LT(more, kIterations * kSubBatches * kRows * kValues * sizeof(float) / 2) << "with labels and numbers";
+}
+
+/// What the host has not heard of yet, in a job of which the GPU keeps back that anything is done.
+class FollowedTasks {
+ public:
+  /// The next iteration's forward pass is about to be enqueued.
+  void Reached() HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    reached_ = true;
+    changed_.SignalAll();
+  }
+  /// Waits for that, a long time at most. @return whether it came.
+  bool Await() HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!reached_ && std::chrono::steady_clock::now() < deadline) {
+      changed_.WaitFor(&mutex_, std::chrono::milliseconds(100));
+    }
+    return reached_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool reached_ HP_GUARDED_BY(mutex_) = false;
+};
+
+/// All of an iteration and the forward pass of the next one are in the GPU's queues before the host hears that the
+/// first of them is done.
+TEST_F(FakeGpuContractTest, AnIterationFollowsTheOneBeforeInTheQueues) {
+  constexpr int64_t kHeld = 3;  // no test stands in front of the next one
+  ClusterSpec table = Table(1, {}, 1, 1, false);
+  FakeGpu* gpu = nullptr;
+  table.open_device = [&gpu](Rank) -> StatusOr<NodeDevice> {
+    HP_ASSIGN_OR_RETURN(NodeDevice device, FakeDevice({.protect = true}));
+    gpu = static_cast<FakeGpu*>(device.device.get());
+    return device;
+  };
+  const std::string solver = Solver("", false, 8);
+  const ClusterResult reference = TrainCluster(table, solver);
+  ASSERT_TRUE(reference.status.ok()) << reference.status;
+  FollowedTasks followed;
+  std::vector<Task::Kind> held;
+  bool holds = false;
+  std::optional<Thread> releaser;
+  table.before_task = [&](Rank, const Task& task) {
+    if (task.clock == kHeld && task.kind == Task::kForward && held.empty()) {
+      gpu->Hold();
+      holds = true;
+      releaser.emplace("releaser", [&] {
+        EXPECT_TRUE(followed.Await()) << "the next iteration waits for the host";
+        gpu->Release();
+      });
+    }
+    if (!holds) return;
+    held.push_back(task.kind);
+    if (task.clock != kHeld + 1 || task.kind != Task::kForward) return;
+    holds = false;
+    followed.Reached();
+  };
+  const ClusterResult result = TrainCluster(table, solver);
+  if (releaser) releaser->Join();
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.params, reference.params);
+  EXPECT_THAT(held, testing::ElementsAre(Task::kForward, Task::kBackward, Task::kForward, Task::kBackward,
+                                         Task::kUpdate, Task::kFinishClock, Task::kBoundary, Task::kForward));
+}
+
+/// A run whose GPU is empty before each task, so that no two tasks are in its queues at once, and runs whose tasks
+/// follow each other there, in which queues take turns at random: whatever they share is ordered, so the bits are the
+/// same.
+TEST_F(FakeGpuContractTest, TasksInTheQueuesTogetherGiveTheBitsOfOneAtATime) {
+  ClusterSpec scaled = Table(1, {}, 2, 1, false);
+  scaled.precision = RoutingTableConfig::FP16;
+  scaled.loss_scaling.emplace().set_initial(4);
+  const std::string plain = Solver("", false, 12), clipped = Solver("clip_gradients: 0.8", false, 12);
+  for (const auto& [table, solver] :
+       {std::pair{Table(1, {}, 1, 1, false), plain}, std::pair{Table(1, {}, 3, 1, false), plain},
+        std::pair{Table(1, {}, 3, 2, false), clipped}, std::pair{scaled, plain},
+        std::pair{Table(2, {}, 2, 1, false), plain}, std::pair{Table(1, {2}, 2, 1, false), clipped}}) {
+    SCOPED_TRACE(Describe(table));
+    const auto train = [&, &table = table, &solver = solver](uint32_t seed, bool one_at_a_time) {
+      ClusterSpec spec = table;
+      spec.device_copies = TransportConfig::OFF;
+      std::map<Rank, FakeGpu*> gpus;
+      Mutex mutex;  // nodes open their devices at once
+      spec.open_device = [&](Rank rank) -> StatusOr<NodeDevice> {
+        HP_ASSIGN_OR_RETURN(NodeDevice device,
+                            FakeDevice({.index = rank, .seed = seed + rank, .protect = true}, spec.precision));
+        MutexLock lock(&mutex);
+        gpus[rank] = static_cast<FakeGpu*>(device.device.get());
+        return device;
+      };
+      if (one_at_a_time) {
+        spec.before_task = [&](Rank rank, const Task&) {
+          FakeGpu* gpu = nullptr;
+          {
+            MutexLock lock(&mutex);
+            gpu = gpus.at(rank);
+          }
+          EXPECT_TRUE(gpu->Synchronize().ok());
+        };
+      }
+      return TrainCluster(spec, solver);
+    };
+    const ClusterResult reference = train(1, true);
+    ASSERT_TRUE(reference.status.ok()) << reference.status;
+    for (uint32_t seed = 1; seed <= 5; ++seed) {
+      const ClusterResult result = train(seed, false);
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.params, reference.params) << "seed " << seed;
+      EXPECT_EQ(result.losses, reference.losses) << "seed " << seed;
+    }
+  }
 }
 
 /// A table that does not fit is refused before training, with the figures; a pool whose size the table leaves open is

@@ -185,7 +185,7 @@ bool FakeGpu::Step() {
 
 Status FakeGpu::Wait(Mark mark) {
   MutexLock lock(&mutex_);
-  while (hold_ && failure_.ok()) changed_.Wait(&mutex_);
+  while (held_behind_ && mark > *held_behind_ && failure_.ok()) changed_.Wait(&mutex_);
   SetAccess(true);
   while (!reached_.contains(mark)) CHECK(Step()) << "a queue waits for a mark that nobody reaches";
   SetAccess(false);
@@ -239,7 +239,13 @@ void FakeGpu::Fail(const Status& status) {
 
 void FakeGpu::Hold() {
   MutexLock lock(&mutex_);
-  hold_ = true;
+  held_behind_ = last_mark_;
+}
+
+void FakeGpu::Release() {
+  MutexLock lock(&mutex_);
+  held_behind_.reset();
+  changed_.SignalAll();
 }
 
 void FakeGpu::AwaitTold() {

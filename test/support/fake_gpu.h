@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -39,8 +40,10 @@ class FakeGpu : public Gpu {
 
   /// The device fails from now on: Wait and Synchronize say `status`.
   void Fail(const Status& status) override HP_EXCLUDES(mutex_);
-  /// Wait does not return before Fail.
+  /// Wait for a mark that is recorded from now on does not return before Release or Fail: the host does not hear that
+  /// the work in front of it is done.
   void Hold() HP_EXCLUDES(mutex_);
+  void Release() HP_EXCLUDES(mutex_);
   /// Waits until Wait has told somebody of the failure.
   void AwaitTold() HP_EXCLUDES(mutex_);
   /// How many recordings RunCaptured made, and how often it replayed one.
@@ -120,7 +123,8 @@ class FakeGpu : public Gpu {
   std::atomic<int> copies_{0}, launches_{0};
   Status failure_ HP_GUARDED_BY(mutex_);
   CondVar changed_;
-  bool hold_ HP_GUARDED_BY(mutex_) = false, told_ HP_GUARDED_BY(mutex_) = false;
+  std::optional<Mark> held_behind_ HP_GUARDED_BY(mutex_);  // later marks are not told of
+  bool told_ HP_GUARDED_BY(mutex_) = false;
   std::atomic<size_t> uploaded_ = 0, downloaded_ = 0;
   std::atomic<int> uploads_ = 0, unpinned_uploads_ = 0;
   std::map<const std::byte*, size_t> pinned_ HP_GUARDED_BY(mutex_);  // begin, bytes
