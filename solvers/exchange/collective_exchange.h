@@ -43,8 +43,6 @@ class CollectiveExchange : public Exchange {
   CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives, Callbacks callbacks);
   ~CollectiveExchange() override;
 
-  static constexpr size_t kBucketBytes = size_t{4} << 20;
-
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
   void Flush(uint64_t clock) override HP_EXCLUDES(mutex_);
   void Abort(const Status& cause) override { End(cause); }

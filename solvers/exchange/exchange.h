@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,6 +22,10 @@ namespace hp {
 /// so everything that the callbacks use must outlive the exchange.
 class Exchange {
  public:
+  /// Gradients may be held back until they are so many bytes together, counted from the one that began to wait: one sum
+  /// of them costs less than a sum of each.
+  static constexpr size_t kBucketBytes = size_t{4} << 20;
+
   /// How an exchange reports; given when it is made, neither may be null. Called on a thread of the exchange
   /// (on_failure also from within Add), under none of its locks. Must not block.
   struct Callbacks {

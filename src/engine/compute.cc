@@ -104,16 +104,22 @@ bool Compute::Exchanges(const Task& task) const {
 
 void Compute::RunBackward(const Work& work) const {
   std::function<void(const NetStep&)> on_weights;
-  if (Exchanges(work.task)) on_weights = [&](const NetStep& step) { GiveToExchange(work, step); };
+  if (Exchanges(work.task)) {
+    on_weights = [&](const NetStep& step) {
+      const std::optional<int> group = ExchangedBehind(work, step);
+      if (group) ExchangeOf(*group)->Add(work.task.clock, *group);
+    };
+  }
   work.net.Backward(work.task.segment, work.run, on_weights);
 }
 
-void Compute::GiveToExchange(const Work& work, const NetStep& step) const {
+std::optional<int> Compute::ExchangedBehind(const Work& work, const NetStep& step) const {
+  if (!step.in_backward) return std::nullopt;
   const int group = model_.GroupOf(step);
   const ParamGroupPlan& plan = model_.plan().groups[group];
-  if (step.layer_index != plan.layer) return;  // others add to the gradient
-  if (plan.exchange != GroupExchange::kNone && IsLast(work.task.id, plan.stage))
-    options_.exchanges.at(plan.stage)->Add(work.task.clock, group);
+  if (step.layer_index != plan.layer) return std::nullopt;  // others add to the gradient
+  if (plan.exchange == GroupExchange::kNone || !IsLast(work.task.id, plan.stage)) return std::nullopt;
+  return group;
 }
 
 // --- Results

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -125,6 +126,10 @@ class Compute {
   bool Exchanges(const Task& task) const;
   /// Runs the backward pass of the task's segment, and gives final gradients to the exchange.
   void RunBackward(const Work& work) const;
+  /// The group whose gradients are final behind a step of the backward pass, and go to an exchange. Where
+  /// Exchanges(task).
+  std::optional<int> ExchangedBehind(const Work& work, const NetStep& step) const;
+  StageExchange* ExchangeOf(int group) const { return options_.exchanges.at(model_.plan().groups[group].stage); }
 
   virtual void Forward(const Task& task) = 0;
   virtual void Backward(const Task& task) = 0;
@@ -143,7 +148,6 @@ class Compute {
   static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
   bool IsLast(MsgId id, int stage) const { return InFirstClock(id) == last_ids_.at(stage); }
   void Update(const Task& task);
-  void GiveToExchange(const Work& work, const NetStep& step) const;
   void CollectStatistics(const Task& task);
 
   std::unique_ptr<Updater> updater_;

@@ -6,15 +6,18 @@
 // leave the node, which no later task overwrites before they are sent. The work itself is a recording
 // (Device::RunCaptured) that is replayed under the same key: what differs from time to time (number of the sample, loss
 // scale, labels, images or their bytes) lies in device memory at fixed addresses, which the copies in fill. The last
-// micro-batch of a replica is not recorded: its gradients go to the exchange layer by layer, and what is replayed gives
-// nothing to anybody.
+// micro-batch of a replica is recorded in pieces (backward_pieces.h): its gradients go to the exchange behind each, and
+// what is replayed gives nothing to anybody.
 #include "engine/device_compute.h"
 
+#include "engine/backward_pieces.h"
 #include "engine/tasks_ahead.h"
 
 #include "glog/logging.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -118,12 +121,36 @@ void DeviceCompute::Backward(const Task& task) {
   bridge_->BeginWork();
   RefreshPacked(work.run);
   if (Exchanges(task)) {
-    RunBackward(work);
+    BackwardInPieces(work);
   } else {
     options_.device->RunCaptured(KeyOf(kCapturedBackward, task.segment, work), [&] { RunBackward(work); });
   }
   bridge_->EndWork();
   staging_->Send(task, work.net, work.run, true);
+}
+
+// A piece is the same steps whatever lies before and behind it, so these name it.
+void DeviceCompute::BackwardInPieces(const Work& work) {
+  const std::vector<NetStep>& all = work.net.steps();
+  std::vector<const NetStep*> steps;
+  std::vector<StepGradients> gradients;
+  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+    if (step->segment != work.task.segment || !step->backward) continue;
+    steps.push_back(&*step);
+    gradients.emplace_back();
+    const std::optional<int> group = ExchangedBehind(work, *step);
+    if (group) gradients.back() = {model_.plan().groups[*group].stage, *group, ExchangeOf(*group)->BytesOf(*group)};
+  }
+  for (const BackwardPiece& piece : CutBackward(gradients)) {
+    const auto first = static_cast<int>(steps[piece.begin] - all.data());
+    const auto last = static_cast<int>(steps[piece.end - 1] - all.data());
+    const int part = first * static_cast<int>(all.size()) + last;
+    options_.device->RunCaptured(KeyOf(kCapturedPiece, part, work), [&] {
+      for (size_t i = piece.begin; i < piece.end; ++i) work.net.BackwardStep(*steps[i], work.run);
+      work.net.FinishGradients();
+    });
+    for (const int group : piece.groups) ExchangeOf(group)->Add(work.task.clock, group);
+  }
 }
 
 void DeviceCompute::WeightGradient(const Task& task) {

@@ -33,7 +33,13 @@ class DeviceCompute : public Compute {
 
  private:
   /// What a captured piece of work computes: part of its key.
-  enum CaptureKind : uint64_t { kCapturedForward, kCapturedForwardOfRaw, kCapturedBackward, kCapturedWeights };
+  enum CaptureKind : uint64_t {
+    kCapturedForward,
+    kCapturedForwardOfRaw,
+    kCapturedBackward,
+    kCapturedPiece,
+    kCapturedWeights
+  };
 
   DeviceCompute(const NodeModel& model, Options options) : Compute(model, std::move(options)) {}
   Status AllocateBridges();
@@ -41,10 +47,13 @@ class DeviceCompute : public Compute {
   bool InUse(int solver) const { return last_tasks_[static_cast<size_t>(solver)] > collected_; }
   /// Before a forward task: copies in what it reads from the host. @return whether these are raw images.
   bool BringInputs(Work* work);
-  /// Names a piece of work by all addresses and flags that its kernels depend on. @param part segment or group.
+  /// Names a piece of work by all addresses and flags that its kernels depend on. @param part segment, group, or which
+  /// of the net's steps.
   Device::CaptureKey KeyOf(CaptureKind kind, int part, const Work& work) const;
   void Forward(const Task& task) override;
   void Backward(const Task& task) override;
+  /// As RunBackward of a task that gives gradients to exchanges.
+  void BackwardInPieces(const Work& work);
   void WeightGradient(const Task& task) override;
   float Statistic(const Task& task, const NodeNet& net, int index) const override;
 

@@ -83,6 +83,12 @@ void StageExchange::Add(int64_t clock, int group) {
   exchange_->Flush(static_cast<uint64_t>(clock));
 }
 
+std::vector<size_t> StageExchange::BytesOf(int group) const {
+  std::vector<size_t> bytes;
+  for (int param : groups_.at(group)) bytes.push_back(params_->gradient(param).size_bytes());
+  return bytes;
+}
+
 // The version changes before the values do: no op asks for either before on_values.
 void StageExchange::Pull(int64_t clock, int group) {
   CHECK(client_) << "stage " << stage_ << " has no parameter servers";

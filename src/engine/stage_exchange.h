@@ -62,6 +62,8 @@ class StageExchange {
   /// clocks; the last one flushes what was held back to be summed together. Executor thread; never blocks; does nothing
   /// after a failure.
   void Add(int64_t clock, int group) HP_EXCLUDES(mutex_);
+  /// Of each of the gradients that Add(clock, group) gives to the exchange, in that order. Any thread.
+  std::vector<size_t> BytesOf(int group) const;
   /// Lets the values of `group` after update `clock` come in: from now on nobody reads them before on_values. Packed
   /// copies of them are made anew. Only where parameter servers update (CHECK). Executor thread; never blocks.
   void Pull(int64_t clock, int group) HP_EXCLUDES(mutex_);

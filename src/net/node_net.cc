@@ -95,18 +95,22 @@ void NodeNet::Backward(int segment, const NetRun& run, const std::function<void(
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->segment != segment) continue;
     if (!step->backward) continue;
-    InputGradient(*step, run);
-    if (step->in_backward) {
-      BeginWeightGradient(*step, run);
-      if (on_weights) {
-        backend_->FinishGradients();
-        on_weights(*step);
-      }
+    BackwardStep(*step, run);
+    if (step->in_backward && on_weights) {
+      FinishGradients();
+      on_weights(*step);
     }
     if (run.between_layers != nullptr) (*run.between_layers)();
   }
-  backend_->FinishGradients();
+  FinishGradients();
 }
+
+void NodeNet::BackwardStep(const NetStep& step, const NetRun& run) const {
+  InputGradient(step, run);
+  if (step.in_backward) BeginWeightGradient(step, run);
+}
+
+void NodeNet::FinishGradients() const { backend_->FinishGradients(); }
 
 void NodeNet::InputGradient(const NetStep& step, const NetRun& run) const {
   const bool wanted = std::any_of(step.in_gradient.begin(), step.in_gradient.end(), [](int b) { return b >= 0; });
@@ -117,7 +121,7 @@ void NodeNet::InputGradient(const NetStep& step, const NetRun& run) const {
 
 void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {
   BeginWeightGradient(step, run);
-  backend_->FinishGradients();
+  FinishGradients();
 }
 
 void NodeNet::BeginWeightGradient(const NetStep& step, const NetRun& run) const {

@@ -159,6 +159,10 @@ class NodeNet {
   /// its inputs (nothing where no input wants one). In the same order.
   void ForwardStep(const NetStep& step, const NetRun& run) const;
   void InputGradient(const NetStep& step, const NetRun& run) const;
+  /// All that Backward does for a step with a backward pass, for who runs its steps one by one, in its order. The
+  /// gradients of parameters are there after FinishGradients, which is Backend::FinishGradients.
+  void BackwardStep(const NetStep& step, const NetRun& run) const;
+  void FinishGradients() const;
   /// Computes the gradients of one step's parameters for this micro-batch; after Backward of its segment. Of steps that
   /// share parameters (NodePlan::param_groups) the last of the group comes first: it clears the gradients.
   void WeightGradient(const NetStep& step, const NetRun& run) const;

@@ -128,6 +128,54 @@ TEST_F(FakeGpuContractTest, BringsBytesOfImages) {
   EXPECT_LT(more, kIterations * kSubBatches * kRows * kValues * sizeof(float) / 2) << "with labels and numbers";
 }
 
+/// Also the last backward pass of replicas, which gives their gradients to the exchange: in pieces of a bucket of
+/// gradients, 4 MiB, or of the rest.
+TEST_F(FakeGpuContractTest, RepeatsTheLastBackwardPassOfReplicas) {
+  constexpr int kReplicas = 2, kSubBatches = 2;
+  const auto product = [](const std::string& name, const std::string& bottom, int outputs) {
+    return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" + name +
+           "' inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } } }\n";
+  };
+  const auto net = [&](int outputs) {
+    return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 6 "
+           "kernel_size: 3 weight_filler { type: 'xavier' } } }\n" +
+           product("ip1", "conv1", outputs) + "layer { name: 'relu1' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n" +
+           product("ip2", "ip1", outputs) + "layer { name: 'tanh2' type: 'TanH' bottom: 'ip2' top: 'ip2' }\n" +
+           product("ip3", "ip2", 5) +
+           "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip3' bottom: 'label' top: 'loss' }\n";
+  };
+  for (const auto& [outputs, pieces] : {std::pair{30, 1}, std::pair{1100, 2}}) {  // ip2 has 4.8 MB
+    std::atomic<int> recorded{0}, repeated{0};
+    const auto train = [&, outputs = outputs](int iterations, bool repeats) {
+      ClusterSpec table = Table(kReplicas, {}, 1, 1, false);
+      table.device_copies = TransportConfig::OFF;
+      table.open_device = [&, repeats](Rank rank) {
+        FakeGpu::Options options{.index = rank, .seed = static_cast<uint32_t>(rank + 1), .protect = true};
+        options.repeats = repeats;
+        options.on_close = [&](const FakeGpu& gpu) {
+          recorded += gpu.recorded();
+          repeated += gpu.repeated();
+        };
+        return FakeDevice(options);
+      };
+      recorded = repeated = 0;
+      const ClusterResult result = TrainCluster(table, SolverOf(net(outputs), "", 0.02, 0.002, iterations));
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      return result;
+    };
+    const ClusterResult direct = train(7, false);
+    EXPECT_EQ(recorded + repeated, 0);
+    train(3, true);
+    const int few_recorded = recorded, few_repeated = repeated;
+    const ClusterResult result = train(7, true);
+    EXPECT_EQ(result.params, direct.params) << "the same kernels in the same order";
+    EXPECT_EQ(result.losses, direct.losses);
+    EXPECT_EQ(recorded, few_recorded) << "all in the second iteration";
+    EXPECT_EQ(repeated - few_repeated, 4 * kReplicas * (kSubBatches + kSubBatches - 1 + pieces))
+        << "forward passes, backward passes, and the pieces of the last one, with " << outputs << " outputs";
+  }
+}
+
 /// What the host has not heard of yet, in a job of which the GPU keeps back that anything is done.
 class FollowedTasks {
  public:

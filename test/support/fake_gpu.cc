@@ -205,6 +205,7 @@ Status FakeGpu::Synchronize() {
 }
 
 void FakeGpu::RunCaptured(const CaptureKey& key, const std::function<void()>& work) {
+  if (!options_.repeats) return work();
   bool known, first;
   {
     MutexLock lock(&mutex_);

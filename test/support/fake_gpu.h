@@ -30,6 +30,7 @@ class FakeGpu : public Gpu {
     /// Memory of the device can only be touched by queued work: whoever else does gets a SIGSEGV.
     bool protect = false;
     bool dma_buf = false;
+    bool repeats = true;                                ///< false: RunCaptured calls all work each time
     std::function<void(const FakeGpu&)> on_close = {};  ///< called by the destructor
     FakeHost* host = nullptr;                           ///< where it reaches other GPUs' memory; null: it reaches none
   };
