@@ -26,6 +26,16 @@ ParamShapes ShapesOfParams(const NetGraph& graph, const std::vector<Shape>& shap
   return params;
 }
 
+/// By name; 0 for a layer without parameters.
+std::map<std::string, int> BlobCounts(const NetGraph& graph, const ParamShapes& params) {
+  std::map<std::string, int> counts;
+  for (const GraphLayer& layer : graph.layers()) {
+    if (!layer.source && !layer.of_no_layer()) counts[layer.traits.name()] = 0;
+  }
+  for (const auto& [key, shape] : params) ++counts[key.first];
+  return counts;
+}
+
 Status OfNoTraining(const std::string& layer, Phase test) {
   return InvalidArgument(
       "layer \"%s\": has parameters in phase %s alone, where nothing trains them; expected a layer of this name in "
@@ -67,8 +77,15 @@ Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int te
 Status CheckTestParams(const NetGraph& train, const std::vector<Shape>& train_shapes, const NetGraph& test,
                        const std::vector<Shape>& test_shapes) {
   const std::string phase = test.phase().name();
-  const ParamShapes trained = ShapesOfParams(train, train_shapes);
-  for (const auto& [key, shape] : ShapesOfParams(test, test_shapes)) {
+  const ParamShapes trained = ShapesOfParams(train, train_shapes), tested = ShapesOfParams(test, test_shapes);
+  const std::map<std::string, int> trained_counts = BlobCounts(train, trained);
+  for (const auto& [layer, count] : BlobCounts(test, tested)) {
+    const auto found = trained_counts.find(layer);
+    if (found == trained_counts.end() || found->second == count) continue;
+    return InvalidArgument("layer \"%s\": has %d blob(s) in phase %s and %d in phase TRAIN; expected equal numbers",
+                           layer.c_str(), count, phase.c_str(), found->second);
+  }
+  for (const auto& [key, shape] : tested) {
     const auto found = trained.find(key);
     if (found == trained.end()) return OfNoTraining(key.first, test.phase());
     if (found->second == shape) continue;

@@ -16,9 +16,12 @@ namespace hp {
 /// not finite.
 Status CheckPhases(const std::shared_ptr<const caffe::NetParameter>& net, int tests, const LayerTypes& types);
 
-/// Whether all parameters of one of a job's test nets are the training net's: nothing else gives them values.
+/// Whether all parameters of one of a job's test nets are the training net's: nothing else gives them values. Layers of
+/// one name have equally many: a test without the trained bias would be of another model. Caffe:
+/// Net::ShareTrainedLayersWith.
 /// @param train_shapes,test_shapes of the blobs of each graph (NetGraph::Shapes).
-/// @return kInvalidArgument, naming the layer: the training net has none of its name, or one of another shape.
+/// @return kInvalidArgument, naming the layer: the training net has none of its name, or one of other shapes or of
+/// another number of blobs.
 Status CheckTestParams(const NetGraph& train, const std::vector<Shape>& train_shapes, const NetGraph& test,
                        const std::vector<Shape>& test_shapes);
 

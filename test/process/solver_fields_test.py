@@ -294,6 +294,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
                   'layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" include { stage: "new" } '
                   "inner_product_param { num_output: 5 weight"),
                  r'layer "ip2": blob 0 has the shape \[5 \d+\] in phase TEST \(#1\); in phase TRAIN it has \[4 \d+\]'),
+                (("num_output: 4 weight", 'num_output: 4 } include { phase: TRAIN } include { stage: "seen" } }\n'
+                  'layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" include { stage: "new" } '
+                  "inner_product_param { num_output: 4 bias_term: false weight"),
+                 r'layer "ip2": has 1 blob\(s\) in phase TEST \(#1\) and 2 in phase TRAIN; expected equal numbers'),
                 (('name: "norm" type: "Softmax"', 'name: "norm" type: "Scale"'),
                  r'layer "norm": has parameters in phase TEST \(#1\) alone, where nothing trains them'),
                 (('bottom: "norm" bottom: "label" top: "hinge"', 'bottom: "no" bottom: "label" top: "hinge"'),
