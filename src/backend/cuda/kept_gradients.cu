@@ -18,24 +18,16 @@ struct FinishParts {
   struct Part {
     const T* from;
     float* to;
-    int64_t packs;
     ValuePlace place;
     bool add;
   };
-  Runs<kMostKept> runs;
+  PackRuns<kMostKept> runs;
   Part parts[kMostKept];
 
-  HP_HOST_DEVICE void operator()(int64_t item) const {
-    int64_t i;
-    const Part& part = parts[runs.PartOf(item, &i)];
-    if (i < part.packs) {
-      Run<4>(part, 4 * i);
-    } else {
-      Run<1>(part, 3 * part.packs + i);
-    }
-  }
+  HP_HOST_DEVICE void operator()(int64_t item) const { runs.RunItem(item, *this); }
   template <int W>
-  HP_HOST_DEVICE static void Run(const Part& part, int64_t i) {
+  HP_HOST_DEVICE void Run(int of, int64_t i) const {
+    const Part& part = parts[of];
     Pack<float, W> sum = {};
     if (part.place.in_order()) {
       sum = ReadPack<W>(part.from + i);
@@ -56,12 +48,11 @@ void FinishSome(const GpuStream& stream, std::span<const KeptGradient> gradients
   static_assert(sizeof(finish) <= kMostArgumentBytes);
   for (size_t i = 0; i < gradients.size(); ++i) {
     const KeptGradient& gradient = gradients[i];
-    const int64_t packs = Packable({gradient.from.data, gradient.to}) ? gradient.n / 4 : 0;
-    finish.parts[i] = {static_cast<const T*>(gradient.from.data), gradient.to, packs,
-                       ValuePlace(gradient.from, gradient.n), gradient.add};
-    finish.runs.Add(gradient.n - 3 * packs);
+    finish.parts[i] = {static_cast<const T*>(gradient.from.data), gradient.to, ValuePlace(gradient.from, gradient.n),
+                       gradient.add};
+    finish.runs.Add(gradient.n, Packable({gradient.from.data, gradient.to}));
   }
-  ForEach(stream, finish.runs.total(), finish);
+  ForEach(stream, finish.runs.items(), finish);
 }
 
 }  // namespace

@@ -39,6 +39,31 @@ struct Runs {
   }
 };
 
+/// The same of elements: packs of four, then one by one what is left of a part or not aligned (Packable).
+template <int kMost>
+struct PackRuns {
+  Runs<kMost> runs;
+  int64_t packs[kMost] = {};
+
+  void Add(int64_t n, bool packable) {
+    packs[runs.count] = packable ? n / 4 : 0;
+    runs.Add(n - 3 * packs[runs.count]);
+  }
+  int64_t items() const { return runs.total(); }
+
+  /// Calls functor.Run<W>(part, i) for elements [i, i + W) of a part, W being 4 or 1.
+  template <typename Functor>
+  HP_HOST_DEVICE void RunItem(int64_t item, const Functor& functor) const {
+    int64_t i;
+    const int part = runs.PartOf(item, &i);
+    if (i < packs[part]) {
+      functor.template Run<4>(part, 4 * i);
+    } else {
+      functor.template Run<1>(part, 3 * packs[part] + i);
+    }
+  }
+};
+
 /// Calls visit(parts) for at most kMost of them at a time, in order.
 template <int kMost, typename Part, typename Visit>
 void ForParts(std::span<const Part> parts, const Visit& visit) {

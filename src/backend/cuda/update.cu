@@ -49,7 +49,6 @@ struct Updated {
   UpdateCoefficients coefficients;
   const float* gradient;
   float *history, *weights, *second;
-  int64_t packs;
   WrittenCopy copy;
   double* not_finite;
 
@@ -63,20 +62,13 @@ struct Updated {
 /// Reads gradient, histories and weights, writes all but the first. An item is a pack, or an element of what is left.
 template <UpdateRule kRule, bool kL1>
 struct Update {
-  Runs<kMostUpdates> runs;
+  PackRuns<kMostUpdates> runs;
   Updated parts[kMostUpdates];
 
-  HP_HOST_DEVICE void operator()(int64_t item) const {
-    int64_t i;
-    const Updated& part = parts[runs.PartOf(item, &i)];
-    if (i < part.packs) {
-      Run<4>(part, 4 * i);
-    } else {
-      Run<1>(part, 3 * part.packs + i);
-    }
-  }
+  HP_HOST_DEVICE void operator()(int64_t item) const { runs.RunItem(item, *this); }
   template <int W>
-  HP_HOST_DEVICE static void Run(const Updated& part, int64_t i) {
+  HP_HOST_DEVICE void Run(int of, int64_t i) const {
+    const Updated& part = parts[of];
     const Pack<float, W> g = LoadPack<W>(part.gradient + i);
     Pack<float, W> w = LoadPack<W>(part.weights + i);
     if constexpr (kRule == UpdateRule::kAverage) {
@@ -102,18 +94,12 @@ void UpdateParts(const GpuStream& stream, std::span<const UpdatePart> parts) {
   Update<kRule, kL1> update = {};
   for (size_t i = 0; i < parts.size(); ++i) {
     const UpdatePart& part = parts[i];
-    const int64_t packs = Packable({part.gradient, part.history, part.second, part.weights}) ? part.n / 4 : 0;
-    update.parts[i] = {part.coefficients,
-                       part.gradient,
-                       part.history,
-                       part.weights,
-                       part.second,
-                       packs,
-                       WrittenCopy(part.copy, part.n),
+    update.parts[i] = {part.coefficients, part.gradient, part.history,
+                       part.weights,      part.second,   WrittenCopy(part.copy, part.n),
                        part.not_finite};
-    update.runs.Add(part.n - 3 * packs);
+    update.runs.Add(part.n, Packable({part.gradient, part.history, part.second, part.weights}));
   }
-  ForEach(stream, update.runs.total(), update);
+  ForEach(stream, update.runs.items(), update);
 }
 
 // --- Sums of squares
