@@ -35,7 +35,7 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
     const Shape& positions = entry.traits.deconvolves() ? in[0] : shapes[entry.tops[0]];
     cost.products = params[0].shape.count() * (positions.rank() > 2 ? positions.count(2) : 1);
   }
-  cost.learns = learns && entry.leads_to_loss;
+  cost.learns = learns && (entry.leads_to_loss || entry.traits.uses_batch_statistics());
   return cost;
 }
 

@@ -92,7 +92,7 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   StepInfo info;
   for (const auto& [tensor, blob, bottom] : inputs) {
     step.in.push_back(tensor);
-    info.wants.push_back(graph_.blobs()[blob].needs_gradient && entry.propagates(bottom));
+    info.wants.push_back(graph_.blobs()[blob].needs_gradient && entry.propagates(bottom) && !plan.only_gathers);
     descs.push_back(net_->tensors_[tensor].desc);
     CHECK_LE(available_[tensor], plan.segment) << step.name;
   }

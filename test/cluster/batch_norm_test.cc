@@ -204,6 +204,56 @@ TEST_F(BatchNormTest, FrozenLayersHaveStatisticsToo) {
   EXPECT_EQ(frozen.params.at("norm1.2"), learning.params.at("norm1.2")) << "as many batches";
 }
 
+/// Replicas add what else they sum in other pieces, and so in another order: a last digit.
+constexpr double kOrder = 1e-6;
+
+/// Layers() with a product that sends no gradient down, and no layer below it that would learn by one.
+std::string CutLayers(const std::string& cut) {
+  std::string layers = Layers();
+  const std::string product = "name: 'ip1' type: 'InnerProduct'";
+  layers.replace(layers.find(product), product.size(), product + cut);
+  return layers;
+}
+
+/// As in Caffe, whose forward pass gathers them: also where no gradient comes. Nothing below the cut learns, so at a
+/// rate of 0 there is no difference.
+TEST_F(BatchNormTest, LayersThatNoGradientReachesHaveStatisticsToo) {
+  const std::string cut = " propagate_down: false";
+  Check(SolverOf(CutLayers(cut), "", kRate), Nodes(1, {}, 3),
+        {Nodes(3, {}, 1), Nodes(1, {2}, 3), Nodes(3, {2}, 1, true), Nodes(3, {1, 2}, 1)});
+  for (const ClusterSpec& table : {Nodes(1, {}, 3), Nodes(3, {1, 2}, 1)}) {
+    const ClusterResult with = TrainCluster(table, SolverOf(CutLayers(cut), "", 0, 0, 5));
+    const ClusterResult without = TrainCluster(table, SolverOf(Layers(), "", 0, 0, 5));
+    ASSERT_TRUE(with.status.ok() && without.status.ok()) << with.status << without.status;
+    EXPECT_LT(LargestDifference(with, without), kOrder);
+    EXPECT_NE(with.params.at("norm1.0"), std::vector<float>(16));
+  }
+}
+
+/// Averages are taken anew by a training without a loss.
+TEST_F(BatchNormTest, GathersWithoutALoss) {
+  std::string layers = Layers();
+  layers.erase(layers.find("layer { name: 'loss'"));
+  const ClusterResult without = TrainCluster(Nodes(3, {2}, 1), SolverOf(layers, "", kRate, 0.002, 5));
+  const ClusterResult with = TrainCluster(Nodes(3, {2}, 1), SolverOf(Layers(), "", 0, 0, 5));
+  ASSERT_TRUE(with.status.ok() && without.status.ok()) << with.status << without.status;
+  EXPECT_LT(LargestDifference(without, with), kOrder);
+}
+
+/// Branches share them, of which one gets no gradient.
+TEST_F(BatchNormTest, SharedAveragesGatherWhereNoGradientComes) {
+  std::string layers = BranchedLayers();
+  const std::string both = "type: 'Eltwise' bottom: 'conv1' bottom: 'conv2'";
+  layers.replace(layers.find(both), both.size(), both + " propagate_down: true propagate_down: false");
+  ClusterSpec one = Nodes(1, {}, 3), three = Nodes(3, {2}, 1);
+  one.ends = three.ends = {"both"};
+  Check(SolverOf(layers, "", kRate), one, {three});
+  const ClusterResult cut = TrainCluster(three, SolverOf(layers, "", 0, 0, 5));
+  const ClusterResult whole = TrainCluster(three, SolverOf(BranchedLayers(), "", 0, 0, 5));
+  ASSERT_TRUE(cut.status.ok() && whole.status.ok()) << cut.status << whole.status;
+  EXPECT_LT(LargestDifference(cut, whole), kOrder);
+}
+
 /// The loss is so large that its scaled gradients overflow.
 TEST_F(BatchNormTest, ASkippedUpdateChangesNoStatistic) {
   std::string layers = Layers();

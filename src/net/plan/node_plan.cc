@@ -74,6 +74,9 @@ void NodePlan::PlaceLayers() {
     plan.layer = layer;
     plan.segment = static_cast<int>(std::distance(levels.begin(), levels.find(placement_->level_of(layer))));
     plan.backward = !entry.source && placement_->Backpropagates(layer, part);
+    plan.only_gathers = !entry.source && !plan.backward && graph_->phase().train() && entry.learns &&
+                        entry.traits.uses_batch_statistics();
+    plan.backward |= plan.only_gathers;
     plan.learns = plan.backward && entry.learns;
     plan.channels = placement_->ChannelsOn(ChannelsOf(layer), part);
     if (entry.sampled_by >= 0) {

@@ -21,6 +21,9 @@ struct LayerPlan {
   int segment = 0;        ///< the segment whose tasks run it
   bool backward = false;  ///< computes gradients on this node
   bool learns = false;    ///< computes gradients of its parameters on this node; then backward is true too
+  /// No gradient reaches it, and its backward pass adds statistics to its averages all the same, as Caffe's forward
+  /// pass does.
+  bool only_gathers = false;
   /// The gradients of its parameters are computed in one go over all rows of the update, instead of per micro-batch.
   /// Where the inputs and output gradients of all rows take less memory than the gradient itself.
   bool deferred = false;

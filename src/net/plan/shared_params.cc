@@ -236,12 +236,6 @@ Status CheckShared(const NetGraph& graph, const Placement& placement, const std:
   for (const SharedParams::Param& param : graph.shared().params()) {
     const std::vector<PlacedUse> placed = PlacedUsesOf(graph, shapes, param);
     for (const PlacedUse& user : placed) {
-      if (param.averages && user.spec.lr_mult != 0 && !graph.layers()[user.layer].leads_to_loss) {
-        return InvalidArgument(
-            "layer \"%s\": no gradient reaches it, so it would gather nothing for the average \"%s\", which it shares; "
-            "expected a name of its own",
-            user.use->layer.c_str(), param.name.c_str());
-      }
       HP_RETURN_IF_ERROR(CheckShapes(param.name, placed[0], user));
       HP_RETURN_IF_ERROR(CheckPlaces(placement, param.name, placed[0], user));
     }

@@ -60,8 +60,8 @@ class Placement;
 std::vector<SharedBlob> UsersOf(const NetGraph& graph, const std::vector<Shape>& shapes,
                                 const SharedParams::Param& param);
 
-/// Whether all blobs that share a parameter can: their shapes agree, by their share_mode; they lie in one stage, and
-/// its nodes have the same part of each; and of averages, gradients reach all layers, since a backward pass gathers.
+/// Whether all blobs that share a parameter can: their shapes agree, by their share_mode; and they lie in one stage,
+/// whose nodes have the same part of each.
 /// @param shapes as above.
 /// @return kInvalidArgument, naming both layers, what they have and what was expected.
 Status CheckShared(const NetGraph& graph, const Placement& placement, const std::vector<Shape>& shapes);
