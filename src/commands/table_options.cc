@@ -46,8 +46,8 @@ const TableFlag kFlags[] = {
      "many bytes, which changes what comes out."},
     {"convolution_engines", &TableOptions::convolution_engines,
      "Which of cuDNN's engines compute convolutions on GPUs: HEURISTIC, those that cuDNN puts first; TIMED, the "
-     "fastest, "
-     "which are timed before training and kept beside the snapshots, so that the next start has the same bits."},
+     "fastest, which are timed before training and kept beside the snapshots, so that the next start has the same "
+     "bits."},
     {"micro_batches", &TableOptions::micro_batches,
      "Micro-batches per replica and batch; 0: chosen automatically, at most 4."},
     {"cut", &TableOptions::cut,
