@@ -312,7 +312,6 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   CaffeModel model;
   model.path = path;
   HP_RETURN_IF_ERROR(reader.TakeLayers(data.id(), &model));
-  if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
   return model;
 }
 

@@ -229,7 +229,7 @@ const char* SnapshotEnding(int64_t parameter_bytes, int64_t most_message_bytes) 
 }
 
 int64_t MostMessageBytes(const caffe::SolverParameter& solver) {
-  if (solver.snapshot_format() == caffe::SolverParameter::HDF5) return 0;
+  if (solver.snapshot_format() == caffe::SolverParameter::HDF5) return -1;
   return kMostMessageBytes / hp::HistoriesOf(solver);
 }
 
@@ -239,7 +239,7 @@ Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes) {
   const Status status = CheckHdf5();
   if (status.ok()) return status;
   constexpr char kWithout[] = "set snapshot: 0 and snapshot_after_train: false to train without snapshots";
-  if (MostMessageBytes(solver) == 0) {
+  if (MostMessageBytes(solver) < 0) {
     return InvalidArgument("snapshot_format: HDF5; %s; expected BINARYPROTO, or %s", status.message().c_str(),
                            kWithout);
   }

@@ -42,7 +42,7 @@ struct SnapshotParam {
 /// shapes and the net's description.
 constexpr int64_t kMostMessageBytes = INT32_MAX - (int64_t{1} << 20);
 
-/// Above how many bytes of parameters the snapshots of a solver are HDF5 files: 0 with snapshot_format: HDF5; and a
+/// Above how many bytes of parameters the snapshots of a solver are HDF5 files: -1 with snapshot_format: HDF5; and a
 /// .solverstate has several times as much where there are several histories.
 int64_t MostMessageBytes(const caffe::SolverParameter& solver);
 

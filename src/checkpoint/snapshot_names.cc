@@ -60,7 +60,7 @@ Status CheckSnapshotNames(const caffe::SolverParameter& solver, int64_t bytes, c
   if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
   if (bytes <= MostMessageBytes(solver)) return OkStatus();
   return CheckHdf5Names(
-      net, layers, MostMessageBytes(solver) == 0 ? "another name, or snapshot_format: BINARYPROTO" : "another name");
+      net, layers, MostMessageBytes(solver) < 0 ? "another name, or snapshot_format: BINARYPROTO" : "another name");
 }
 
 }  // namespace hp

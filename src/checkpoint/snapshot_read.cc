@@ -219,7 +219,7 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const Snaps
   if (!Exists(model_path)) {
     return NotFound("%s: no such file, and %s needs it", model_path.c_str(), snapshot.state_path.c_str());
   }
-  HP_ASSIGN_OR_RETURN(snapshot.model, ReadCaffeModel(model_path));
+  HP_ASSIGN_OR_RETURN(snapshot.model, ReadSavedModel(model_path));
   snapshot.file_histories = std::move(state.histories);
   return snapshot;
 }

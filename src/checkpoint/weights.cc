@@ -189,6 +189,12 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 }
 
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
+  HP_ASSIGN_OR_RETURN(CaffeModel model, ReadSavedModel(path));
+  if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
+  return model;
+}
+
+StatusOr<CaffeModel> ReadSavedModel(const std::string& path) {
   if (IsSafetensorsPath(path)) {
     return InvalidArgument(
         "%s: expected a .caffemodel; make one of these weights first: hpconvert weights %s %s "
@@ -213,7 +219,6 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   };
   const std::set<int> parts = {caffe::NetParameter::kLayerFieldNumber, caffe::NetParameter::kLayersFieldNumber};
   HP_RETURN_IF_ERROR(ReadMessageFile(path, parts, reader, nullptr));
-  if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
   return model;
 }
 

@@ -78,6 +78,8 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 /// the command that converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or too large for
 /// protobuf (2 GiB).
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
+/// As ReadCaffeModel; but a file without any blob is that of a net without parameters.
+StatusOr<CaffeModel> ReadSavedModel(const std::string& path);
 
 /// The blobs that stand inside the layers of a net's own file, which a training begins with where no file of weights
 /// has others. Its path is for messages: `net "NAME"`.

@@ -315,7 +315,7 @@ TEST(MostMessageBytes, FollowsFromTheSolver) {
   solver.set_type("Adam");
   EXPECT_EQ(MostMessageBytes(solver), kMostMessageBytes / 2);
   solver.set_snapshot_format(caffe::SolverParameter::HDF5);
-  EXPECT_EQ(MostMessageBytes(solver), 0);
+  EXPECT_EQ(MostMessageBytes(solver), -1);
 }
 
 TEST_F(SnapshotTest, AMissingFolderIsNamed) {
