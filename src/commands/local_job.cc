@@ -29,10 +29,13 @@ void Anchor(const std::string& solver, std::string* path) {
 }
 
 /// What the names of hptrain's own files begin with: beside the snapshots, or where nothing can be written there, in a
-/// new folder for temporary files: a job without snapshots trains from a folder that others own, as with Caffe.
-std::string OwnPrefix(const std::string& snapshot_prefix) {
-  const std::string prefix = snapshot_prefix + "_hptrain", folder = fs::path(prefix).parent_path();
-  if (access(folder.empty() ? "." : folder.c_str(), W_OK) == 0 || (errno != EACCES && errno != EROFS)) return prefix;
+/// new folder for temporary files: a job without snapshots trains from a folder that others own, or names one that is
+/// not there, as with Caffe.
+std::string OwnPrefix(const caffe::SolverParameter& solver) {
+  const std::string prefix = solver.snapshot_prefix() + "_hptrain", folder = fs::path(prefix).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) == 0) return prefix;
+  const bool asked = solver.snapshot() > 0 || solver.snapshot_after_train();
+  if (errno != EACCES && errno != EROFS && (asked || (errno != ENOENT && errno != ENOTDIR))) return prefix;
   std::error_code error;
   std::string own = fs::temp_directory_path(error) / "hptrain-XXXXXX";
   if (error || mkdtemp(own.data()) == nullptr) return prefix;  // whoever writes there says what is wrong
@@ -127,7 +130,7 @@ StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string
 
 StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));
-  const std::string prefix = OwnPrefix(read.snapshot_prefix());
+  const std::string prefix = OwnPrefix(read);
   const std::string table = prefix + "_table.prototxt";
   std::string solver = job.solver;
   if (job.level || !job.stages.empty() || job.iterations > 0) {
@@ -153,7 +156,7 @@ StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   LOG(INFO) << "the table of this machine: " << table;
   LOG_IF(INFO, request.per_replica) << "each of " << job.gpus.size()
                                     << " GPUs has the net's batch_size, as in Caffe: the batch is " << job.gpus.size()
-                                    << " times as large";
+                                    << " times as large; that of a test is as it is";
   return table;
 }
 
