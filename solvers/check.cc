@@ -66,7 +66,9 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
   faults->AddIf(solver.iter_size() < 1, Format("iter_size: %d; expected at least 1", solver.iter_size()));
   faults->AddIf(solver.display() < 0, Format("display: %d; expected at least 0", solver.display()));
   faults->AddIf(solver.average_loss() < 1, Format("average_loss: %d; expected at least 1", solver.average_loss()));
-  faults->AddIf(solver.regularization_type() != "L1" && solver.regularization_type() != "L2",
+  // As in Caffe, which looks at it where there is something to do.
+  const bool decays = solver.weight_decay() != 0;
+  faults->AddIf(decays && solver.regularization_type() != "L1" && solver.regularization_type() != "L2",
                 "regularization_type: \"" + solver.regularization_type() + "\"; expected L1 or L2");
 }
 

@@ -33,6 +33,8 @@ TEST(CheckSolver, AcceptsCaffesOwnExamples) {
             "weight_decay: 0.1 average_loss: 20 random_seed: 7 type: 'SGD' snapshot_format: HDF5 debug_info: true "
             "test_compute_loss: true weights: 'a,b'"));
   EXPECT_TRUE(all.ok()) << all;
+  const Status unused = CheckSolver(Parse(std::string(kGood) + "regularization_type: 'none'"));
+  EXPECT_TRUE(unused.ok()) << unused << ": nothing decays";
   const Status larc = CheckSolver(Parse(std::string(kGood) + "larc: true larc_policy: 'clip' larc_eta: 0.002"));
   EXPECT_TRUE(larc.ok()) << larc;
 }
@@ -66,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"clip_gradients: nan", "clip_gradients: "}, BadCase{"iter_size: 0", "iter_size: 0"},
         BadCase{"max_iter: -5", "max_iter: -5"}, BadCase{"display: -1", "display: -1"},
         BadCase{"average_loss: 0", "average_loss: 0"},
-        BadCase{"regularization_type: 'L3'", "regularization_type: \"L3\"; expected L1 or L2"},
+        BadCase{"weight_decay: 0.1 regularization_type: 'L3'", "regularization_type: \"L3\"; expected L1 or L2"},
         BadCase{"larc_eta: 0.1", "larc: missing; larc_policy and larc_eta need it"},
         BadCase{"larc: true larc_policy: 'auto'", "larc_policy: \"auto\"; expected scale or clip"},
         BadCase{"larc: true larc_eta: 0", "larc_eta: 0; expected a finite number above 0"},
