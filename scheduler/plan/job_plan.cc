@@ -90,11 +90,11 @@ Status JobPlan::MakeSchedule() {
   shape.replicas = table().replicas();
   shape.shares = table().shares();
   shape.micro_batches = table().micro_batches();
-  shape.train_batch = table().GlobalBatch(train().graph->batch_size());
+  shape.train_batch = table().TrainingBatch(train().graph->batch_size());
   shape.iter_size = solver.iter_size();
   shape.max_iter = solver.max_iter();
   for (int test = 0; test < solver.test_iter_size(); ++test) {
-    shape.tests.push_back({solver.test_iter(test), table().GlobalBatch(graph(Phase::OfTest(test)).batch_size())});
+    shape.tests.push_back({solver.test_iter(test), graph(Phase::OfTest(test)).batch_size()});
   }
   if (tests()) {
     shape.test_interval = solver.test_interval();

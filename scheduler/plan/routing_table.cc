@@ -209,7 +209,7 @@ std::string RoutingTable::DescribePrecision(RoutingTableConfig::Precision produc
   return wire() == ElementType::kFloat32 ? of_products : of_products + ", BF16 on the wire";
 }
 
-int64_t RoutingTable::GlobalBatch(int64_t batch_size) const {
+int64_t RoutingTable::TrainingBatch(int64_t batch_size) const {
   return config_.batch() == RoutingTableConfig::PER_REPLICA ? batch_size * replicas() : batch_size;
 }
 

@@ -119,8 +119,8 @@ class RoutingTable {
   ElementType wire() const { return ElementOf(config_.wire_precision()); }
   /// Whether the job has a LossScaler.
   bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
-  /// Samples of the global batch, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.
-  int64_t GlobalBatch(int64_t batch_size) const;
+  /// Samples of a batch of training, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.
+  int64_t TrainingBatch(int64_t batch_size) const;
   /// Hash of the table but for `solver`, whose content the handshake compares by its own hash. Nodes whose tables have
   /// different hashes refuse each other.
   uint64_t hash() const { return hash_; }

@@ -64,7 +64,7 @@ const TableFlag kFlags[] = {
     {"shares", &TableOptions::shares,
      "Share of the batch of each conv node, such as 2,1: a host of twice the speed; empty: all alike."},
     {"batch_per_replica", &TableOptions::batch_per_replica,
-     "batch_size of the net is per replica, not the total of all replicas."},
+     "batch_size of the training net is per replica, not the total of all replicas."},
     {"tls", &TableOptions::tls,
      "Encrypt what the nodes send to each other; each needs the job's token (hproute --new_token)."},
     {"job", &TableOptions::job, "Name of the job; tells two jobs with the same table apart."},

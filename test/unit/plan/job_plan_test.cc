@@ -299,6 +299,14 @@ TEST_F(JobPlanTest, ATestReadsParametersWhereTrainingHasThem) {
                         "phase TRAIN"));
 }
 
+TEST_F(JobPlanTest, ABatchPerReplicaIsOneOfTraining) {
+  table_ = MakeTable(std::string(kTable) + "batch: PER_REPLICA");
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ((*job)->schedule().shape().batch(caffe::TRAIN), 16) << "of 2 replicas";
+  EXPECT_EQ((*job)->schedule().shape().batch(caffe::TEST), 8) << "as many records are tested, whoever tests them";
+}
+
 TEST_F(JobPlanTest, SamplesThatCannotBeCountedAreRefused) {
   net_ = With(kPlannedNet, "batch_size: 8", "batch_size: 2147483647");
   const auto counted = Make("max_iter: 2147483647");

@@ -32,8 +32,8 @@ TEST(RoutingTableTest, KnowsStagesAndNodes) {
   EXPECT_EQ(table.FindNode("fc2").status().message(),
             "/job/table.prototxt: no node \"fc2\"; expected one of conv0, conv1, fc1, fc0");
   EXPECT_EQ(table.solver_path(), "/job/solver.prototxt");
-  EXPECT_EQ(table.GlobalBatch(8), 8);
-  EXPECT_EQ(MakeTable(std::string(kTable) + "batch: PER_REPLICA").GlobalBatch(8), 16);
+  EXPECT_EQ(table.TrainingBatch(8), 8);
+  EXPECT_EQ(MakeTable(std::string(kTable) + "batch: PER_REPLICA").TrainingBatch(8), 16);
 }
 
 TEST(RoutingTableTest, StageOfLayersCoversBothPhases) {
