@@ -89,6 +89,28 @@ class TrainTest(cluster.JobTest):
             self.assertEqual(len(os.listdir(folder)), 1 + len(flags))
         self.assertEqual(sorted(os.listdir(self.path("sealed"))), ["net.prototxt", "solver.prototxt"])
 
+    def test_without_a_folder_for_snapshots_that_nobody_asks_for(self):
+        none = "snapshot_after_train: false\n"
+        self.make_job(iterations=2)
+        solver = self.read("solver.prototxt").decode().replace(self.path("out"), self.path("no_folder/out"))
+        self.write("solver.prototxt", solver)
+        trained = self.hptrain("--solver=solver.prototxt")
+        self.expect_exit(trained, 0, "Optimization Done")
+        shutil.rmtree(re.search(r"the table of this machine: (\S*)/hptrain_table\.prototxt", trained.text())[1])
+        self.write("solver.prototxt", solver.replace(none, ""))
+        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 2, "no_folder/out_hptrain_table.prototxt")
+
+    def test_a_net_without_parameters(self):
+        """Nothing is learned, and what is saved can be gone on with."""
+        data = cluster.NET[:cluster.NET.index('layer { name: "conv1"')]
+        net = (data + 'layer { name: "flat" type: "Flatten" bottom: "data" top: "flat" }\n'
+               'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "flat" bottom: "label" top: "loss" }\n')
+        for kind in "", "snapshot_format: HDF5\n":
+            self.make_job(iterations=4, snapshot=2, net=net, solver=kind)
+            self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0, "Optimization Done")
+            saved = "out_iter_2.solverstate" + (".h5" if kind else "")
+            self.expect_exit(self.hptrain("--solver=solver.prototxt", "--snapshot=" + saved), 0, "Optimization Done")
+
     def test_any_negative_seed_is_none(self):
         self.make_job(iterations=1)
         solver = self.read("solver.prototxt").decode()
