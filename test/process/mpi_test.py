@@ -21,7 +21,8 @@ class MpiTest(digits.DigitsJob):
         if not shutil.which("mpirun"):
             self.skipTest("SKIPPED: no mpirun")
         super().setUp()
-        # mpirun makes sockets in it, whose paths are short.
+        # Each mpirun makes sockets in a folder of its own in it, whose paths are short. In one folder two that start at
+        # once would make the same one there, which Open MPI takes for an error.
         self.session = tempfile.mkdtemp(prefix="hpmpi-", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.session, ignore_errors=True)
 
@@ -44,7 +45,9 @@ class MpiTest(digits.DigitsJob):
         command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         command += ["env", *("--unset=" + name for name in hide)]
         command += [cluster.program("hpnode"), "--routing=" + self.path("table.prototxt"), "--cache_dir=none", *of_nodes]
-        environment = dict(os.environ, OMP_WAIT_POLICY="passive", TMPDIR=self.session)
+        session = os.path.join(self.session, str(len(self.processes)))
+        os.mkdir(session)
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", TMPDIR=session)
         process = cluster.Process("mpirun", command, output + ".log", environment)
         self.processes.append(process)
         return process
