@@ -434,6 +434,7 @@ Status Main(bool* said) {
 }  // namespace hp
 
 int main(int argc, char** argv) {
+  hp::OpenStandardStreams();
   hp::ExitWhenOutOfMemory();
   hp::LogAsCaffe();
   FLAGS_logbufsecs = 0;  // of --log_dir: the process ends by _exit, which flushes no file

@@ -3,13 +3,16 @@
 #include "base/cores.h"
 #include "base/out_of_memory.h"
 
+#include <fcntl.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 DECLARE_bool(help);
 DECLARE_bool(helpshort);
@@ -60,6 +63,12 @@ bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(fla
 
 std::optional<int> IfGiven(const char* flag, int value) { return IsGiven(flag) ? std::optional(value) : std::nullopt; }
 
+void OpenStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDWR);  // gets the lowest number that is free
+  }
+}
+
 void LogAsCaffe() {
   gflags::SetCommandLineOptionWithMode("logtostderr", "true", gflags::SET_FLAGS_DEFAULT);
   FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
@@ -98,12 +107,14 @@ Status CheckThreads(const char* flag, int threads, int least) {
 
 int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>&)>& body) {
+  OpenStandardStreams();
   EndWhenSignalled();
   ExitWhenOutOfMemory();
   LogAsCaffe();
   google::InitGoogleLogging(usage.name);
   if (ParseFlags(usage, &argc, &argv)) return 0;
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool skipped = usage.word != nullptr && argc > 1 && std::string_view(argv[1]) == usage.word;
+  const std::vector<std::string> arguments(argv + (skipped ? 2 : 1), argv + argc);
   if (arguments.size() < usage.min_arguments || arguments.size() > usage.max_arguments) {
     std::cerr << usage.name << ": " << arguments.size() << " arguments, expected " << usage.min_arguments;
     if (usage.max_arguments != usage.min_arguments) std::cerr << " to " << usage.max_arguments;

@@ -15,6 +15,7 @@ struct ToolUsage {
   size_t min_arguments;  ///< beside the flags
   size_t max_arguments;
   const char* source = nullptr;  ///< file that defines its flags; null: `name`.cc
+  const char* word = nullptr;    ///< of `caffe`, which does the same; a first argument that says it is skipped
 };
 
 /// Whether a flag's number of threads is in [least, kMaxThreads]. @param flag its name.
@@ -31,6 +32,10 @@ std::optional<int> IfGiven(const char* flag, int value);
 /// Reads gflags, and answers --help on stdout. A wrong flag ends the process with status 2.
 /// @return whether help was asked for, and there is nothing else to do.
 bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv);
+
+/// Opens /dev/null in the place of a standard stream that is closed: else the next file that is opened would have its
+/// number, and be written to. Before any other file is opened.
+void OpenStandardStreams();
 
 /// The log goes to stderr, with Caffe's prefix; with --log_dir (or GLOG_log_dir) to its files as well, as Caffe's
 /// programs do, unless --logtostderr says otherwise. Ahead of ParseFlags.
