@@ -113,6 +113,6 @@ Status Run() {
 }  // namespace hp
 
 int main(int argc, char** argv) {
-  const hp::ToolUsage usage{"hptime", hp::kUsage, 0, 0};
+  const hp::ToolUsage usage{"hptime", hp::kUsage, 0, 0, nullptr, "time"};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>&) { return hp::Run(); });
 }

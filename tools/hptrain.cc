@@ -51,7 +51,7 @@ namespace {
 
 constexpr char kUsage[] =
     R"(Trains on this machine, with the flags of caffe train. It writes a routing table for this machine beside the snapshots
-(SNAPSHOT_PREFIX_hptrain_table.prototxt) and runs it: hpnode --all --routing=TABLE. For several hosts: hplaunch.
+(SNAPSHOT_PREFIX_hptrain_table_XXXXXXXX.prototxt) and runs it: hpnode --all --routing=TABLE. For several hosts: hplaunch.
 
   hptrain --solver=SOLVER.prototxt [--weights=FILE | --snapshot=FILE] [--gpu=0,1|all]
 
@@ -115,6 +115,6 @@ Status Run() {
 }  // namespace hp
 
 int main(int argc, char** argv) {
-  const hp::ToolUsage usage{"hptrain", hp::kUsage, 0, 0};
+  const hp::ToolUsage usage{"hptrain", hp::kUsage, 0, 0, nullptr, "train"};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>&) { return hp::Run(); });
 }

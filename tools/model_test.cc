@@ -127,6 +127,7 @@ Status Run() {
 int main(int argc, char** argv) {
   // The same program under two names.
   const bool as_hptest = std::string_view(argv[0]).ends_with("hptest");
-  const hp::ToolUsage usage{as_hptest ? "hptest" : "model_test", hp::kUsage, 0, 0, "model_test.cc"};
+  const hp::ToolUsage usage{as_hptest ? "hptest" : "model_test", hp::kUsage, 0, 0, "model_test.cc",
+                            as_hptest ? "test" : nullptr};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>&) { return hp::Run(); });
 }
