@@ -97,8 +97,8 @@ Status SyncFolderOf(const std::string& path) {
   return result == 0 || error == EINVAL ? OkStatus() : FileError(folder, "cannot sync", error);
 }
 
-Status WriteWholeFile(const std::string& path, std::string_view bytes) {
-  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
+Status WriteWholeFile(const std::string& path, std::string_view bytes, const std::string& suffix) {
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path, suffix));
   HP_RETURN_IF_ERROR(file->Write(bytes));
   HP_RETURN_IF_ERROR(file->Sync());
   HP_RETURN_IF_ERROR(file->Commit());

@@ -58,6 +58,7 @@ Status SyncFolderOf(const std::string& path);
 
 /// Create, Write, Sync, Commit and SyncFolderOf in one call: a crash at any moment leaves `path` with its old contents
 /// or the new ones. Errors as theirs; only that of SyncFolderOf comes after `path` was replaced.
-Status WriteWholeFile(const std::string& path, std::string_view bytes);
+/// @param suffix as Create's.
+Status WriteWholeFile(const std::string& path, std::string_view bytes, const std::string& suffix = ".tmp");
 
 }  // namespace hp

@@ -1,5 +1,7 @@
 #include "commands/local_job.h"
 
+#include "base/format.h"
+#include "base/hash.h"
 #include "base/pending_file.h"
 #include "base/words.h"
 #include "commands/make_table.h"
@@ -40,6 +42,14 @@ std::string OwnPrefix(const caffe::SolverParameter& solver) {
   std::string own = fs::temp_directory_path(error) / "hptrain-XXXXXX";
   if (error || mkdtemp(own.data()) == nullptr) return prefix;  // whoever writes there says what is wrong
   return own + "/hptrain";
+}
+
+/// Writes one of hptrain's own files. Its name follows from what is in it, so that a job that starts at the same time
+/// with other flags, and the same snapshot_prefix, does not replace it before hpnode reads it. @return its path.
+StatusOr<std::string> WriteOwnFile(const std::string& prefix, const std::string& text) {
+  const std::string path = prefix + Format("_%08llx.prototxt", static_cast<unsigned long long>(HashBytes(text) >> 32));
+  HP_RETURN_IF_ERROR(WriteWholeFile(path, text, Format(".%d.tmp", getpid())));
+  return path;
 }
 
 /// The solver's text with the job's changes.
@@ -131,28 +141,27 @@ StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string
 StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));
   const std::string prefix = OwnPrefix(read);
-  const std::string table = prefix + "_table.prototxt";
   std::string solver = job.solver;
   if (job.level || !job.stages.empty() || job.iterations > 0) {
-    solver = prefix + "_solver.prototxt";
     HP_ASSIGN_OR_RETURN(const std::string text, ChangedSolver(job, read.snapshot_prefix()));
-    HP_RETURN_IF_ERROR(WriteWholeFile(solver, text));
+    HP_ASSIGN_OR_RETURN(solver, WriteOwnFile(prefix + "_solver", text));
     LOG(INFO) << "the solver as it is run: " << solver;
   }
   TableRequest request = RequestOf(job);
-  request.solver = SolverFromTable(solver, table);
+  request.solver = SolverFromTable(solver, prefix);
   StatusOr<MadeTable> made = MakeTableOf(solver, "localhost", true, &request);
   if (!made.ok() && solver != job.solver) {
     // A fault that the user's own file has as well is told with its line there.
     TableRequest own = RequestOf(job);
-    own.solver = SolverFromTable(job.solver, table);
+    own.solver = SolverFromTable(job.solver, prefix);
     const Status same = MakeTableOf(job.solver, "localhost", true, &own).status();
     if (WithoutPlaces(same.message(), job.solver) == WithoutPlaces(made.status().message(), solver)) return same;
   }
   HP_RETURN_IF_ERROR(made.status());
   for (const std::string& warning : made->warnings) LOG(WARNING) << warning;
-  HP_RETURN_IF_ERROR(WriteWholeFile(
-      table, TableText(made->config, "Routing table of hpnode, written by hptrain\nfor this machine alone.")));
+  const std::string text =
+      TableText(made->config, "Routing table of hpnode, written by hptrain\nfor this machine alone.");
+  HP_ASSIGN_OR_RETURN(const std::string table, WriteOwnFile(prefix + "_table", text));
   LOG(INFO) << "the table of this machine: " << table;
   LOG_IF(INFO, request.per_replica) << "each of " << job.gpus.size()
                                     << " GPUs has the net's batch_size, as in Caffe: the batch is " << job.gpus.size()

@@ -37,9 +37,10 @@ StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string
                                     const std::function<StatusOr<int>()>& count);
 
 /// Writes the routing table of a job on this machine alone, one replica of the whole net on the processors or on each
-/// GPU, to SNAPSHOT_PREFIX_hptrain_table.prototxt, or where that can't be written to a new folder for temporary files;
-/// where level, stages or iterations change the solver, a solver beside it (..._hptrain_solver.prototxt). Files that
-/// were there are replaced. Logs what it wrote, and the batch of several GPUs.
+/// GPU, to SNAPSHOT_PREFIX_hptrain_table_XXXXXXXX.prototxt, or where that can't be written to a new folder for
+/// temporary files; where level, stages or iterations change the solver, a solver beside it
+/// (..._hptrain_solver_XXXXXXXX.prototxt). The same job has the same names again. Logs what it wrote, and the batch of
+/// several GPUs.
 /// @return the table's path; kInvalidArgument, kNotFound: a fault of solver, net or options, or there is no folder for
 /// snapshots.
 StatusOr<std::string> WriteLocalJob(const LocalJob& job);

@@ -11,6 +11,7 @@ import cluster
 WIDE = """layer { name: "wide" type: "InnerProduct" bottom: "pool1" top: "ip1" include { phase: TRAIN stage: "second" }
         inner_product_param { num_output: 24 weight_filler { type: "xavier" } } }
 """
+NO_FOLDER = r"no_folder/out_hptrain_table_\w+\.prototxt: the folder \S*no_folder does not exist"
 
 
 class TrainTest(cluster.JobTest):
@@ -23,6 +24,13 @@ class TrainTest(cluster.JobTest):
         self.processes.append(process)
         return process
 
+    def own_file(self, process, kind="table"):
+        """The name of one of hptrain's own files, by its log."""
+        said = {"table": "the table of this machine", "solver": "the solver as it is run"}[kind]
+        pattern = said + r": (\S*hptrain_%s_[0-9a-f]{8}\.prototxt)" % kind
+        self.assertRegex(process.text(), pattern)
+        return re.search(pattern, process.text())[1]
+
     def test_trains_as_a_table_of_one_node(self):
         self.make_job(iterations=12, snapshot=6, test=True)
         self.make_table(conv=1, fc=0, micro_batches=1, threads=0)
@@ -32,11 +40,36 @@ class TrainTest(cluster.JobTest):
         for name in files:
             os.remove(self.path(name))
         trained = self.hptrain("--solver=solver.prototxt", "--csv=curves.csv", "--tensorboard=curves")
-        self.expect_exit(trained, 0, "Optimization Done", r"the table of this machine: \S*/out_hptrain_table.prototxt")
+        self.expect_exit(trained, 0, "Optimization Done")
+        self.assertIn("/out_hptrain_table_", self.own_file(trained))
         self.assertEqual([self.read(name) for name in files], by_table)
         self.assertEqual(self.read("curves.csv").count(b"\n"), 1 + 2 + 3, "a row for each display and test")
         self.assertEqual(len(os.listdir(self.path("curves"))), 1)
-        self.expect_exit(self.start("--all", table="out_hptrain_table.prototxt"), 0, "Optimization Done")
+        self.expect_exit(self.start("--all", table=self.own_file(trained)), 0, "Optimization Done")
+
+    def test_jobs_that_start_at_once_with_one_prefix(self):
+        """Each trains with its own solver and flags, whichever writes its files last."""
+        self.make_job(iterations=2)
+        solver = self.read("solver.prototxt").decode()
+        jobs = []
+        for rate in ("0.01", "0.02", "0.03"):
+            self.write("solver_%s.prototxt" % rate, solver.replace("base_lr: 0.01", "base_lr: " + rate))
+            jobs.append((self.hptrain("--solver=solver_%s.prototxt" % rate), r"lr = %s\n" % rate))
+        for iterations in (1, 3):
+            jobs.append((self.hptrain("train", "--solver=solver.prototxt", "--iterations=%d" % iterations),
+                         "in %d iterations" % iterations))
+        for job, said in jobs:
+            self.expect_exit(job, 0, "Optimization Done", said)
+
+    def test_without_standard_streams(self):
+        """No file of the job gets their numbers, into which the log would be written."""
+        self.make_job(iterations=4, snapshot=2)
+        command = ["env", "--chdir=" + self.folder, "bash", "-c", '"$@" >&- 2>&-', "closed", cluster.program("hptrain"),
+                   "--solver=solver.prototxt", "--cache_dir=none"]
+        trained = cluster.Process("hptrain", command, self.path("closed.log"), dict(os.environ, OMP_NUM_THREADS="1"))
+        self.processes.append(trained)
+        self.expect_exit(trained, 0)
+        self.assertTrue(os.path.exists(self.path("out_iter_4.caffemodel")))
 
     def test_resumes_fine_tunes_and_stops_after_iterations(self):
         self.make_job(iterations=12, snapshot=6)
@@ -46,7 +79,8 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--snapshot=out_iter_6.solverstate"), 0)
         self.assertEqual(self.read("out_iter_12.caffemodel"), whole)
         tuned = self.hptrain("--solver=solver.prototxt", "--weights=out_iter_12.caffemodel", "--iterations=3")
-        self.expect_exit(tuned, 0, r"the solver as it is run: \S*/out_hptrain_solver.prototxt")
+        self.expect_exit(tuned, 0)
+        self.assertIn("/out_hptrain_solver_", self.own_file(tuned, "solver"))
         self.assertNotEqual(self.read("out_iter_3.caffemodel"), whole)
         for snapshot in ("out_iter_6.solverstate", "latest"):
             late = self.hptrain("--solver=solver.prototxt", "--snapshot=" + snapshot, "--iterations=2")
@@ -84,7 +118,7 @@ class TrainTest(cluster.JobTest):
             trained = cluster.Process("hptrain", command + flags, self.path("sealed%d.log" % len(flags)), dict(os.environ, OMP_NUM_THREADS="1"))
             self.processes.append(trained)
             self.expect_exit(trained, 0, "Optimization Done")
-            folder = re.search(r"the table of this machine: (\S*)/hptrain_table\.prototxt", trained.text())[1]
+            folder = os.path.dirname(self.own_file(trained))
             self.addCleanup(shutil.rmtree, folder)
             self.assertEqual(len(os.listdir(folder)), 1 + len(flags))
         self.assertEqual(sorted(os.listdir(self.path("sealed"))), ["net.prototxt", "solver.prototxt"])
@@ -96,9 +130,9 @@ class TrainTest(cluster.JobTest):
         self.write("solver.prototxt", solver)
         trained = self.hptrain("--solver=solver.prototxt")
         self.expect_exit(trained, 0, "Optimization Done")
-        shutil.rmtree(re.search(r"the table of this machine: (\S*)/hptrain_table\.prototxt", trained.text())[1])
+        shutil.rmtree(os.path.dirname(self.own_file(trained)))
         self.write("solver.prototxt", solver.replace(none, ""))
-        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 2, "no_folder/out_hptrain_table.prototxt")
+        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 2, NO_FOLDER)
 
     def test_a_net_without_parameters(self):
         """Nothing is learned, and what is saved can be gone on with."""
@@ -181,7 +215,7 @@ class TrainTest(cluster.JobTest):
             self.assertNotEqual(*weights)
         else:
             self.assertEqual(*weights)
-        self.assertIn("precision: AUTO", self.read("out_hptrain_table.prototxt").decode())
+        self.assertIn("precision: AUTO", self.read(self.own_file(trained)).decode())
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=TF32"), 0,
                          "--precision=TF32 is for GPUs, of which the table has none: CPUs compute in float32")
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=BF8"), 2,
@@ -240,7 +274,7 @@ class TrainTest(cluster.JobTest):
                                     "snapshot_prefix: \"no_folder/out\"\n")
         for flags, said in (((), "--solver=SOLVER.prototxt is missing"),
                             (("--solver=none.prototxt",), "none.prototxt: no such file"),
-                            (("--solver=lost.prototxt",), "no_folder/out_hptrain_table.prototxt"),
+                            (("--solver=lost.prototxt",), NO_FOLDER),
                             (("--solver=solver.prototxt", "--snapshot=a", "--weights=b"), "expected one of them"),
                             (("--solver=solver.prototxt", "--phase=TEST"), "hptest tests"),
                             (("--solver=solver.prototxt", "--gpu=0,x"), r'"x" is no GPU'),
@@ -272,8 +306,9 @@ class TrainTest(cluster.JobTest):
     def test_several_gpus_have_a_batch_each(self):
         """The table is written before anybody looks for the GPUs."""
         self.make_job(iterations=2)
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--gpu=0,2"), 2, "the batch is 2 times as large")
-        table = self.read("out_hptrain_table.prototxt").decode()
+        trained = self.hptrain("--solver=solver.prototxt", "--gpu=0,2")
+        self.expect_exit(trained, 2, "the batch is 2 times as large")
+        table = self.read(self.own_file(trained)).decode()
         self.assertIn("batch: PER_REPLICA", table)
         self.assertEqual(re.findall(r'device: "(\S+)"', table), ["cuda:0", "cuda:2"])
 
