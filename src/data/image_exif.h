@@ -7,6 +7,9 @@
 
 namespace hp {
 
+/// Bytes in front of EXIF's own in a JPEG's segment: "Exif\0\0".
+constexpr unsigned kExifPrefix = 6;
+
 /// The orientation that a camera noted. @param tiff EXIF's own bytes, from "II" or "MM" on: a JPEG's segment APP1 after
 /// "Exif\0\0", a PNG's chunk eXIf. Any bytes will do. @return as noted, lawful from 1 to 8; nothing: not noted, or
 /// damaged: the bytes end before it, or a text in front of it lies outside them, which OpenCV does not forgive either.

@@ -1,5 +1,6 @@
 #include "data/image_header.h"
 
+#include "data/big_endian.h"
 #include "data/image.h"
 
 #include <cstddef>
@@ -37,10 +38,6 @@ bool IsNetpbm(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '7' &&
          (bytes[2] == '\n' || bytes[2] == ' ' || bytes[2] == '\r' || bytes[2] == '\t');
 }
-
-uint8_t Byte(std::string_view bytes, size_t at) { return static_cast<uint8_t>(bytes[at]); }
-int64_t Big16(std::string_view bytes, size_t at) { return Byte(bytes, at) << 8 | Byte(bytes, at + 1); }
-int64_t Big32(std::string_view bytes, size_t at) { return Big16(bytes, at) << 16 | Big16(bytes, at + 2); }
 
 // A frame's header: SOF0 to SOF15 but for DHT, JPG and DAC, which lie among them.
 bool IsFrame(uint8_t marker) {

@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kJpegQuality = 95;
 constexpr int kExifMarker = JPEG_APP0 + 1;
-constexpr unsigned kExifPrefix = 6;  // "Exif\0\0"
 
 // libjpeg has us end its functions by longjmp after an error: an exception would pass through frames of C.
 struct JpegErrors : jpeg_error_mgr {

@@ -2,6 +2,7 @@
 #include "data/image.h"
 
 #include "data/image_header.h"
+#include "data/plain_jpeg.h"
 #include "proto/caffe.pb.h"
 #include "test/fuzz/fuzz.h"
 
@@ -35,6 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Expect(image.pixels.size() == static_cast<size_t>(image.channels) * image.height * image.width);
     fuzz::Expect(part->top + image.height <= part->height && part->left + image.width <= part->width);
   }
+  const auto plain = PlainJpegSize(bytes);
+  if (plain && part.ok()) fuzz::Expect(part->height == plain->height && part->width == plain->width);
   if (!decoded) return 0;
   fuzz::Expect(part.ok());
   fuzz::Expect(datum.data().size() == static_cast<size_t>(datum.channels()) * datum.height() * datum.width());
