@@ -30,9 +30,12 @@ struct SampleShape {
   /// Labels of a row.
   int64_t labels() const { return label.count(); }
   bool several_labels() const { return labels() > 1; }
+  static constexpr int64_t kLeastRaw = 10;
   /// Whether a sample is one image [C, H, W] and at most one label: what a device can make of raw images
-  /// (tensor/raw_images.h), which take less memory from 6 values on.
-  bool may_be_raw() const { return data.rank() == 3 && data.count() >= 6 && others.empty() && !several_labels(); }
+  /// (tensor/raw_images.h), which take less memory from 10 values on.
+  bool may_be_raw() const {
+    return data.rank() == 3 && data.count() >= kLeastRaw && others.empty() && !several_labels();
+  }
   /// Where [rows, others[i]] begins, counted in floats.
   int64_t OtherAt(size_t i, int64_t rows) const { return EndOf(i, rows) + Padding(EndOf(i, rows)); }
   /// Whether each of its shapes is (Shape::InBounds).

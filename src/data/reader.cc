@@ -40,6 +40,7 @@ class BatchReader::Impl {
   void Stop() HP_EXCLUDES(mutex_);
   const float* images(int64_t piece) HP_EXCLUDES(mutex_);
   bool raw(int64_t piece) HP_EXCLUDES(mutex_);
+  std::string Describe(int64_t piece, int64_t row) HP_EXCLUDES(mutex_);
   void Release(int64_t piece) HP_EXCLUDES(mutex_);
 
  private:
@@ -265,8 +266,12 @@ Status BatchReader::Impl::Decode(const Rows& rows) {
   Buffer& slot = slots_[work->slot];
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const int64_t sample = piece.first_sample + row;
-    HP_RETURN_IF_ERROR(work->raw ? samples_.DecodeRaw(sample, row, piece.rows, &work->samples, slot.data())
-                                 : samples_.Decode(sample, row, piece.rows, &work->samples, slot.floats()));
+    if (work->raw) {
+      HP_RETURN_IF_ERROR(samples_.DecodeRaw(sample, row, piece.rows, options_.encoded, &work->samples, slot.data()));
+      continue;
+    }
+    if (options_.encoded) HP_RETURN_IF_ERROR(samples_.CheckNotEncoded(row, work->samples));
+    HP_RETURN_IF_ERROR(samples_.Decode(sample, row, piece.rows, &work->samples, slot.floats()));
   }
   return OkStatus();
 }
@@ -365,6 +370,12 @@ bool BatchReader::Impl::raw(int64_t piece) {
   return FindReady(piece).raw;
 }
 
+std::string BatchReader::Impl::Describe(int64_t piece, int64_t row) {
+  MutexLock lock(&mutex_);
+  const UndecodedSamples* const samples = &FindReady(piece).samples;
+  return samples_.Describe(row, {&samples, 1});
+}
+
 void BatchReader::Impl::Release(int64_t piece) {
   MutexLock lock(&mutex_);
   free_slots_.push_back(FindReady(piece).slot);
@@ -385,6 +396,7 @@ void BatchReader::Start(int64_t first_piece, int64_t end_piece) { impl_->Start(f
 void BatchReader::Stop() { impl_->Stop(); }
 const float* BatchReader::images(int64_t piece) const { return impl_->images(piece); }
 bool BatchReader::raw(int64_t piece) const { return impl_->raw(piece); }
+std::string BatchReader::Describe(int64_t piece, int64_t row) const { return impl_->Describe(piece, row); }
 void BatchReader::Release(int64_t piece) { impl_->Release(piece); }
 
 }  // namespace hp

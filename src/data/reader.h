@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace hp {
@@ -32,7 +33,8 @@ struct BatchReaderOptions {
   /// stay together. With it, encoded images are decoded twice: labels go ahead of images, so what is bad must be known
   /// before. Counts each record once, for as long as the reader lives.
   int64_t max_bad_records = 0;
-  bool raw = false;  ///< pieces of which each record has bytes stay raw; the layout may be (SampleReader::MayBeRaw)
+  bool raw = false;      ///< pieces of which each record has bytes stay raw; the layout may be (SampleReader::MayBeRaw)
+  bool encoded = false;  ///< with raw: records that Transformer::TakeEncoded takes stay encoded in such a piece
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
   /// Makes an image buffer of `bytes` bytes, in the constructor; null: ordinary host memory.
@@ -84,6 +86,8 @@ class BatchReader {
   const float* images(int64_t piece) const;
   /// Whether they are raw instead (BatchReaderOptions::raw): RawImagesBytes of the piece's rows. Likewise.
   bool raw(int64_t piece) const;
+  /// Which record a row of a piece is, as SampleReader::Describe says. Likewise.
+  std::string Describe(int64_t piece, int64_t row) const;
   /// Gives the piece's buffer back, for another piece. Once, after on_ready(piece) (CHECK).
   void Release(int64_t piece);
 

@@ -8,6 +8,9 @@
 
 namespace hp {
 
+static_assert(sizeof(RawImage) + SampleShape::kLeastRaw <= SampleShape::kLeastRaw * sizeof(float),
+              "raw images lie in buffers for floats");
+
 SampleReader::SampleReader(std::vector<RecordSource> sources, SampleLayout layout, int64_t max_bad_records)
     : sources_(std::move(sources)), layout_(std::move(layout)), check_(max_bad_records > 0), bad_(max_bad_records) {
   CHECK(!sources_.empty());
@@ -151,14 +154,27 @@ bool SampleReader::HasBytes(int64_t row, const UndecodedSamples& samples) const 
   return Transformer::HasBytes(samples.data[row * sources_.size() + layout_.data.first]);
 }
 
-Status SampleReader::DecodeRaw(int64_t sample, int64_t row, int64_t rows, UndecodedSamples* samples,
+Status SampleReader::CheckNotEncoded(int64_t row, const UndecodedSamples& samples) const {
+  const RecordSource& source = sources_[layout_.data.first];
+  const size_t at = row * sources_.size() + layout_.data.first;
+  if (!source.transformer->GoesEncoded(samples.data[at])) return OkStatus();
+  return InvalidArgument(
+      "%s: a JPEG among records of floats, which the device can't decode; expected records of one kind, or "
+      "jpeg_decoder: HOST",
+      source.dataset->Describe(samples.records[at]).c_str());
+}
+
+Status SampleReader::DecodeRaw(int64_t sample, int64_t row, int64_t rows, bool encoded, UndecodedSamples* samples,
                                std::byte* out) const {
   const int source = layout_.data.first;
   const size_t at = row * sources_.size() + source;
   auto* const image = reinterpret_cast<RawImage*>(out) + row;
   auto* const bytes = reinterpret_cast<uint8_t*>(reinterpret_cast<RawImage*>(out) + rows) + row * blocks_[0].columns;
-  const Status status = sources_[source].transformer->TakeRaw(samples->data[at], sample, image, bytes);
-  if (!status.ok()) return status.Prepend(sources_[source].dataset->Describe(samples->records[at]));
+  const Transformer& transformer = *sources_[source].transformer;
+  if (!encoded || !transformer.TakeEncoded(samples->data[at], sample, image, bytes)) {
+    const Status status = transformer.TakeRaw(samples->data[at], sample, image, bytes);
+    if (!status.ok()) return status.Prepend(sources_[source].dataset->Describe(samples->records[at]));
+  }
   FreeData(row, samples);
   return OkStatus();
 }

@@ -70,7 +70,13 @@ class SampleReader {
   /// Whether row `row` can, of such a layout: its record has bytes.
   bool HasBytes(int64_t row, const UndecodedSamples& samples) const;
   /// Decode, but for what is left to the rule of the source (raw_images.h). @param out RawImagesBytes(rows, values).
-  Status DecodeRaw(int64_t sample, int64_t row, int64_t rows, UndecodedSamples* samples, std::byte* out) const;
+  /// @param encoded what GoesEncoded stays encoded.
+  Status DecodeRaw(int64_t sample, int64_t row, int64_t rows, bool encoded, UndecodedSamples* samples,
+                   std::byte* out) const;
+  /// For a row that can't be taken raw because others of its piece have floats.
+  /// @return kInvalidArgument, with the record named: it would have been left encoded, so that its pixels would depend
+  /// on what else is in the piece.
+  Status CheckNotEncoded(int64_t row, const UndecodedSamples& samples) const;
 
  private:
   // What lies in a sample beside labels.

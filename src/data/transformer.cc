@@ -138,16 +138,17 @@ Status Transformer::View(const caffe::Datum& datum, const ChoosePart& choose, So
   return OkStatus();
 }
 
+bool Transformer::Fits(int64_t height, int64_t width) const {
+  if (free_size()) return height >= options_.crop_size && width >= options_.crop_size;
+  return height == whole_shape()[1] && width == whole_shape()[2];
+}
+
 Status Transformer::CheckShape(const Source& source) const {
-  const int64_t crop = options_.crop_size;
-  const bool free_size = crop > 0 && options_.mean.shape.rank() == 0;
-  const Shape& whole = options_.mean.shape.rank() != 0 ? options_.mean.shape : output_shape_;
-  const bool fits =
-      free_size ? source.height >= crop && source.width >= crop : source.height == whole[1] && source.width == whole[2];
+  const bool fits = Fits(source.height, source.width);
   if (source.channels == output_shape_[0] && fits) return OkStatus();
   return InvalidArgument("has the shape %s, expected %s%s%s",
-                         ShapeText(source.channels, source.height, source.width).c_str(), whole.ToString().c_str(),
-                         free_size ? " or larger" : "",
+                         ShapeText(source.channels, source.height, source.width).c_str(),
+                         whole_shape().ToString().c_str(), free_size() ? " or larger" : "",
                          fits ? options_.channels_advice.c_str() : options_.size_advice.c_str());
 }
 
@@ -194,6 +195,44 @@ Status Transformer::TakeRaw(const caffe::Datum& datum, uint64_t sample, RawImage
     }
   }
   return OkStatus();
+}
+
+// Neither turned to gray nor resized, which a device does not do.
+bool Transformer::TakesEncoded() const {
+  return output_shape_[0] == 3 && !options_.force_gray && options_.resize_height == 0;
+}
+
+std::optional<ImageSize> Transformer::EncodedSize(const caffe::Datum& datum) const {
+  const auto most_bytes = static_cast<size_t>(output_shape_.count());
+  if (!TakesEncoded() || !datum.encoded() || datum.data().size() > most_bytes) return std::nullopt;
+  const std::optional<ImageSize> size = PlainJpegSize(datum.data());
+  if (!size || !Fits(size->height, size->width)) return std::nullopt;
+  const int64_t pixels = int64_t{size->height} * size->width;
+  if (pixels > kMostCrops * output_shape_[1] * output_shape_[2]) return std::nullopt;
+  return size;
+}
+
+bool Transformer::TakeEncoded(const caffe::Datum& datum, uint64_t sample, RawImage* image, uint8_t* out) const {
+  const std::optional<ImageSize> size = EncodedSize(datum);
+  if (!size) return false;
+  const Choice choice = Choose(sample, size->height, size->width);
+  *image = {.top = static_cast<int32_t>(choice.top),
+            .left = static_cast<int32_t>(choice.left),
+            .mirrored = choice.mirror ? 1 : 0,
+            .channels_inside = 1,
+            .encoded_bytes = static_cast<int32_t>(datum.data().size()),
+            .whole_height = size->height,
+            .whole_width = size->width};
+  std::copy(datum.data().begin(), datum.data().end(), out);
+  return true;
+}
+
+int64_t Transformer::whole_bytes() const {
+  if (!TakesEncoded()) return 0;
+  const int64_t most = kMostCrops * output_shape_.count();
+  if (free_size()) return most;
+  const int64_t whole = whole_shape().count();
+  return whole <= most ? whole : 0;
 }
 
 RawImageRule Transformer::rule() const {

@@ -2,11 +2,13 @@
 
 #include "base/shape.h"
 #include "data/image.h"
+#include "data/plain_jpeg.h"
 #include "hp/status.h"
 #include "tensor/raw_images.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +63,9 @@ Status CheckTransformFields(const caffe::LayerParameter& layer);
 /// Immutable; any thread, several at once.
 class Transformer {
  public:
+  /// A device decodes whole images: of larger ones the host, which leaves rows and columns out, decodes less.
+  static constexpr int64_t kMostCrops = 8;
+
   /// @param train false in a test: crops are taken in the centre. @param seed the job's. @param layer name of the
   /// layer that reads them.
   /// @param first any record of the dataset: it decides the output shape, as in Caffe.
@@ -84,6 +89,14 @@ class Transformer {
   /// The part of Transform that needs the record, for one with bytes (CHECK): decodes and crops it. What is left to be
   /// done is rule()'s. @param out output_shape().count() bytes, overwritten. @return as Transform.
   Status TakeRaw(const caffe::Datum& datum, uint64_t sample, RawImage* image, uint8_t* out) const;
+  /// Whether a record can be left to a device that decodes JPEGs, which follows from the record and the options alone:
+  /// a plain JPEG (PlainJpegSize) whose colors stay as they are and whose size stays and is that of an image here, with
+  /// no more bytes than the output has values, and with at most kMostCrops times the pixels of a crop.
+  bool GoesEncoded(const caffe::Datum& datum) const { return EncodedSize(datum).has_value(); }
+  /// TakeRaw for such a record, without decoding it. @return false: it is none, and nothing was written.
+  bool TakeEncoded(const caffe::Datum& datum, uint64_t sample, RawImage* image, uint8_t* out) const;
+  /// Bytes of the largest image that TakeEncoded leaves to a device, decoded and whole, [H, W, 3]; 0: it takes none.
+  int64_t whole_bytes() const;
   /// How what TakeRaw leaves becomes what Transform makes. Points into the transformer.
   RawImageRule rule() const;
   /// What Transform would return. Decodes an encoded image, and makes nothing of it.
@@ -99,6 +112,13 @@ class Transformer {
   /// @param choose what of an encoded image is needed.
   Status View(const caffe::Datum& datum, const ChoosePart& choose, Source* source) const;
   Status CheckShape(const Source& source) const;
+  /// Whether whole images may differ in size; else they have whole_shape().
+  bool free_size() const { return options_.crop_size > 0 && options_.mean.shape.rank() == 0; }
+  const Shape& whole_shape() const { return options_.mean.shape.rank() != 0 ? options_.mean.shape : output_shape_; }
+  bool Fits(int64_t height, int64_t width) const;
+  /// Of the whole image of a record that GoesEncoded.
+  std::optional<ImageSize> EncodedSize(const caffe::Datum& datum) const;
+  bool TakesEncoded() const;
   /// The record's pixels, of an encoded one those of the sample's crop.
   Status ViewOf(const caffe::Datum& datum, uint64_t sample, Source* source) const;
   void Fill(const Source& source, const Choice& choice, float* out) const;

@@ -9,11 +9,14 @@ namespace hp {
 
 /// Images of a micro-batch as the bytes of their records, cropped and otherwise untouched: a quarter of what they take
 /// as floats, for devices that make the floats themselves. In one piece of memory: a RawImage for each row, right
-/// behind them the bytes of each, channels * height * width, row by row.
+/// behind them the bytes of each, channels * height * width, row by row. Of an encoded one these begin with the JPEG
+/// that it is cropped from: a device decodes it and puts the crop in its place.
 struct RawImage {
   int32_t top = 0, left = 0;    ///< of the crop in the whole image, which decide what of a mean image is subtracted
   int32_t mirrored = 0;         ///< 1: from left to right
   int32_t channels_inside = 0;  ///< order of the bytes; 0: [C, H, W], 1: [H, W, C]
+  int32_t encoded_bytes = 0;    ///< of a JPEG, of three channels; 0: the bytes are pixels
+  int32_t whole_height = 0, whole_width = 0;  ///< of an encoded one: pixels of the JPEG
 };
 
 /// @param values of one image. @return bytes of `rows` raw images.

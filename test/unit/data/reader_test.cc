@@ -33,12 +33,12 @@ class FakeDataset : public Dataset {
     caffe::Datum datum;
     datum.set_channels(1);
     datum.set_height(2);
-    datum.set_width(record == odd_ ? 4 : 3);
+    datum.set_width(record == odd_ ? width_ + 1 : width_);
     datum.set_label(static_cast<int>(record));
     datum.set_data(std::string(datum.width() * 2, static_cast<char>(record)));
     if (record == floats_) {
       datum.clear_data();
-      for (int i = 0; i < 6; ++i) datum.add_float_data(0.5f);
+      for (int i = 0; i < 2 * width_; ++i) datum.add_float_data(0.5f);
     }
     *bytes = record == rubbish_ ? "\xff\xff\xff" : datum.SerializeAsString();
     return OkStatus();
@@ -50,6 +50,7 @@ class FakeDataset : public Dataset {
     return reads_;
   }
   int64_t broken_ = -1, odd_ = -1, rubbish_ = -1, floats_ = -1;
+  int width_ = 3;
 
  private:
   const int64_t size_;
@@ -299,7 +300,8 @@ TEST(BatchReader, ABadTopCountsAsItsOwnSourcesRecord) {
 TEST(BatchReader, PiecesOfBytesStayRaw) {
   FakeDataset images(7);
   images.floats_ = 3;
-  const auto transformer = PlainTransformer();
+  images.width_ = 5;
+  const auto transformer = *Transformer::Create({}, true, 1, "data", NoiseDatum(0, 1, 2, 5, 0), "record 0");
   SampleLayout layout;
   layout.shape = {transformer->output_shape()};
   layout.labels = {0, 1};
@@ -319,11 +321,11 @@ TEST(BatchReader, PiecesOfBytesStayRaw) {
     const auto* const bytes = reinterpret_cast<const uint8_t*>(rows + piece.rows);
     for (int64_t row = 0; row < piece.rows; ++row) {
       const int64_t record = piece.first_sample + row;
-      for (int i = 0; i < 6; ++i) {
+      for (int i = 0; i < 10; ++i) {
         if (n == 1) {
-          EXPECT_EQ(floats[row * 6 + i], record == 3 ? 0.5f : static_cast<float>(record));
+          EXPECT_EQ(floats[row * 10 + i], record == 3 ? 0.5f : static_cast<float>(record));
         } else {
-          EXPECT_EQ(bytes[row * 6 + i], record);
+          EXPECT_EQ(bytes[row * 10 + i], record);
         }
       }
       if (n != 1) {
@@ -347,7 +349,7 @@ TEST(SampleReader, OnlySingleImagesMayBeRaw) {
   EXPECT_FALSE(but([](SampleLayout* l) { l->shape.others = {Shape{2}}; }));
   EXPECT_FALSE(but([](SampleLayout* l) { l->data = {0, 1}; })) << "no record has it";
   EXPECT_FALSE(but([](SampleLayout* l) { l->also_ahead = {{0, 0}}; })) << "their numbers are told";
-  EXPECT_FALSE(but([](SampleLayout* l) { l->shape.data = {1, 1, 5}; })) << "would be larger than floats";
+  EXPECT_FALSE(but([](SampleLayout* l) { l->shape.data = {1, 1, 9}; })) << "would be larger than floats";
   EXPECT_FALSE(but([](SampleLayout* l) { l->shape.data = Shape{60}; }));
 }
 
@@ -361,6 +363,144 @@ INSTANTIATE_TEST_SUITE_P(Settings, BatchReaderTest,
                            return "ring" + std::to_string(info.param.ring) + "threads" +
                                   std::to_string(info.param.threads);
                          });
+
+/// Records in memory that are given.
+class GivenRecords : public FakeDataset {
+ public:
+  explicit GivenRecords(std::vector<caffe::Datum> records)
+      : FakeDataset(static_cast<int64_t>(records.size())), records_(std::move(records)) {}
+  Status Read(int64_t record, std::string* bytes) override {
+    *bytes = records_[record].SerializeAsString();
+    return OkStatus();
+  }
+
+ private:
+  const std::vector<caffe::Datum> records_;
+};
+
+/// 32 x 32 pixels of about one color.
+Image FlatImage(int color) {
+  Image image{32, 32, 3, std::vector<unsigned char>(32 * 32 * 3, static_cast<unsigned char>(color))};
+  image.pixels[100] = 255;
+  return image;
+}
+
+caffe::Datum EncodedAs(const Image& image, const std::string& extension) {
+  caffe::Datum datum;
+  datum.set_encoded(true);
+  datum.set_data(*EncodeImage(image, extension));
+  return datum;
+}
+
+/// JPEGs, and among them a PNG, a raw record and a JPEG that ends too early.
+std::vector<caffe::Datum> MixedRecords() {
+  std::vector<caffe::Datum> records;
+  for (int r = 0; r < 8; ++r) records.push_back(EncodedAs(FlatImage(20 * r), r == 2 ? "png" : "jpg"));
+  ImageToDatum(FlatImage(60), &records[3]);
+  records[5].mutable_data()->pop_back();
+  return records;
+}
+
+SampleLayout LayoutOf(const Transformer& transformer) {
+  SampleLayout layout;
+  layout.shape = {transformer.output_shape()};
+  layout.labels = {0, 1};
+  return layout;
+}
+
+/// What can is left encoded, row by row; all other rows of the piece are decoded as ever.
+TEST_P(BatchReaderTest, JpegsStayEncodedBesidePixels) {
+  const std::vector<caffe::Datum> records = MixedRecords();
+  GivenRecords dataset(records);
+  const auto transformer = *Transformer::Create({}, true, 1, "data", records[0], "record 0");
+  const int64_t values = transformer->output_shape().count();
+  for (const bool encoded : {true, false}) {
+    const Division division{8, 0, {5, 3}};
+    Recorder recorder;
+    BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
+    options.raw = true;
+    options.encoded = encoded;
+    BatchReader reader({{&dataset, {8, false, 1}, transformer.get()}}, LayoutOf(*transformer), options);
+    reader.Start(0, 2);
+    for (int64_t n = 0; n < 2; ++n) {
+      recorder.WaitFor(Ready(n));
+      const Piece piece = division.At(n);
+      ASSERT_TRUE(reader.raw(n));
+      const auto* const images = reinterpret_cast<const RawImage*>(reader.images(n));
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(images + piece.rows);
+      for (int64_t row = 0; row < piece.rows; ++row) {
+        const int64_t record = piece.first_sample + row;
+        const bool stays = encoded && record != 2 && record != 3 && record != 5;
+        EXPECT_THAT(reader.Describe(n, row), HasSubstr("record " + std::to_string(record)));
+        const uint8_t* const slot = bytes + row * values;
+        if (stays) {
+          ASSERT_EQ(images[row].encoded_bytes, static_cast<int32_t>(records[record].data().size()));
+          EXPECT_EQ(std::string(slot, slot + images[row].encoded_bytes), records[record].data());
+          continue;
+        }
+        RawImage expected;
+        std::vector<uint8_t> pixels(values);
+        ASSERT_TRUE(transformer->TakeRaw(records[record], record, &expected, pixels.data()).ok());
+        EXPECT_EQ(images[row].encoded_bytes, 0) << record;
+        EXPECT_TRUE(std::equal(pixels.begin(), pixels.end(), slot)) << record;
+      }
+      reader.Release(n);
+    }
+  }
+}
+
+/// Where records may be bad the host decodes each once, to find those; the good ones stay encoded all the same.
+TEST_P(BatchReaderTest, JpegsStayEncodedWhereBadRecordsAreLookedFor) {
+  std::vector<caffe::Datum> records = MixedRecords();
+  const size_t tables = records[1].data().find("\xFF\xC4");
+  std::fill_n(records[1].mutable_data()->begin() + tables + 5, 16, '\xFF');  // how many codes there are of each length
+  GivenRecords dataset(records);
+  const auto transformer = *Transformer::Create({}, true, 1, "data", records[0], "record 0");
+  ASSERT_TRUE(transformer->GoesEncoded(records[1])) << "its header is good";
+  ASSERT_FALSE(transformer->Check(records[1]).ok());
+  for (const int64_t bad : {1, 0}) {
+    const Division division{8, 0, {8}};
+    Recorder recorder;
+    BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
+    options.raw = options.encoded = true;
+    options.max_bad_records = bad;
+    BatchReader reader({{&dataset, {8, false, 1}, transformer.get()}}, LayoutOf(*transformer), options);
+    reader.Start(0, 1);
+    recorder.WaitFor(Ready(0));
+    const auto* const images = reinterpret_cast<const RawImage*>(reader.images(0));
+    EXPECT_EQ(images[0].encoded_bytes, static_cast<int32_t>(records[0].data().size()));
+    const int64_t second = bad == 1 ? 2 : 1;  // the next good one stands in for it, or else the device has to find it
+    EXPECT_THAT(reader.Describe(0, 1), HasSubstr("record " + std::to_string(second)));
+    EXPECT_EQ(images[1].encoded_bytes != 0, bad == 0);
+    reader.Release(0);
+  }
+}
+
+/// In a piece with a record of floats a JPEG would be decoded on the host, in another not: pixels would depend on the
+/// table.
+TEST(BatchReader, AJpegAmongRecordsOfFloatsIsRefusedWhereJpegsStayEncoded) {
+  std::vector<caffe::Datum> records = MixedRecords();
+  records[6].Clear();
+  records[6].set_channels(3);
+  records[6].set_height(32);
+  records[6].set_width(32);
+  records[6].mutable_float_data()->Resize(3 * 32 * 32, 0.5f);
+  GivenRecords dataset(records);
+  const auto transformer = *Transformer::Create({}, true, 1, "data", records[0], "record 0");
+  for (const bool encoded : {false, true}) {
+    Recorder recorder;
+    BatchReaderOptions options = recorder.Options({8, 0, {8}}, 1, 1);
+    options.raw = true;
+    options.encoded = encoded;
+    BatchReader reader({{&dataset, {8, false, 1}, transformer.get()}}, LayoutOf(*transformer), options);
+    reader.Start(0, 1);
+    recorder.WaitFor(encoded ? "error" : Ready(0));
+    if (!encoded) continue;
+    EXPECT_EQ(recorder.error().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(recorder.error().message(), HasSubstr("record 0"));
+    EXPECT_THAT(recorder.error().message(), HasSubstr("a JPEG among records of floats, which the device can't decode"));
+  }
+}
 
 /// Images lie where the caller says, for a device that copies from some memory only.
 TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {

@@ -251,6 +251,119 @@ TEST(Transformer, RawCropsOfJpegsBecomeTheSameByTheRule) {
   }
 }
 
+/// A JPEG of waves with some noise on them, small for its size.
+caffe::Datum WavesJpeg(int height, int width, int noise = 1) {
+  Image image{height, width, 3, {}};
+  const std::string bytes = NoiseBytes(7, static_cast<size_t>(height) * width * 3);
+  for (int i = 0; i < height * width * 3; ++i) {
+    const double wave = 100 + 60 * std::sin(0.1 * (i / 3 % width) + 0.07 * (i / 3 / width) + i % 3);
+    image.pixels.push_back(static_cast<unsigned char>(wave + static_cast<unsigned char>(bytes[i]) % noise));
+  }
+  caffe::Datum datum;
+  datum.set_encoded(true);
+  datum.set_data(*EncodeImage(image, "jpg"));
+  return datum;
+}
+
+TransformOptions CropsOf(int64_t size) {
+  TransformOptions options;
+  options.crop_size = size;
+  options.mirror = true;
+  return options;
+}
+
+/// It says which crop of the JPEG stands for the sample: that which TakeRaw would have taken.
+TEST(Transformer, APlainJpegCanStayEncoded) {
+  const caffe::Datum datum = WavesJpeg(40, 36);
+  const auto transformer = Make(CropsOf(28), true, datum);
+  const auto values = static_cast<size_t>(transformer->output_shape().count());
+  ASSERT_LT(datum.data().size(), values);
+  EXPECT_TRUE(transformer->GoesEncoded(datum));
+  const Image whole = *DecodeImage(datum.data(), ImageColor::kColor);
+  std::set<int> tops, mirrored;
+  for (uint64_t sample = 0; sample < 20; ++sample) {
+    RawImage encoded, raw;
+    std::vector<uint8_t> bytes(values, 77), pixels(values);
+    ASSERT_TRUE(transformer->TakeEncoded(datum, sample, &encoded, bytes.data()));
+    ASSERT_TRUE(transformer->TakeRaw(datum, sample, &raw, pixels.data()).ok());
+    EXPECT_EQ(std::string(bytes.begin(), bytes.begin() + encoded.encoded_bytes), datum.data());
+    EXPECT_EQ(bytes[encoded.encoded_bytes], 77);
+    EXPECT_EQ(raw.encoded_bytes, 0);
+    EXPECT_EQ(encoded.whole_height, 40);
+    EXPECT_EQ(encoded.whole_width, 36);
+    EXPECT_EQ(encoded.channels_inside, 1);
+    EXPECT_EQ(encoded.mirrored, raw.mirrored);
+    EXPECT_EQ(encoded.top, raw.top);
+    EXPECT_EQ(encoded.left, raw.left);
+    for (int h = 0; h < 28; ++h) {
+      const auto* const row = whole.pixels.data() + ((encoded.top + h) * 36 + encoded.left) * 3;
+      ASSERT_TRUE(std::equal(row, row + 28 * 3, pixels.data() + h * 28 * 3)) << sample;
+    }
+    tops.insert(encoded.top);
+    mirrored.insert(encoded.mirrored);
+  }
+  EXPECT_GT(tops.size(), 3u);
+  EXPECT_EQ(mirrored.size(), 2u);
+}
+
+/// What stays encoded follows from the record and the net alone.
+TEST(Transformer, OnlyWhatFitsStaysEncoded) {
+  const caffe::Datum datum = WavesJpeg(40, 36);
+  const auto made = [&](TransformOptions options) { return Make(std::move(options), true, datum); };
+  const auto bytes = static_cast<int64_t>(datum.data().size());
+  EXPECT_TRUE(made({})->GoesEncoded(datum)) << "whole images";
+
+  int64_t crop = 1;
+  while (3 * crop * crop < bytes) ++crop;
+  ASSERT_LT(crop, 36);
+  EXPECT_TRUE(made(CropsOf(crop))->GoesEncoded(datum));
+  EXPECT_FALSE(made(CropsOf(crop - 1))->GoesEncoded(datum)) << "its bytes do not fit in place of the crop";
+  const caffe::Datum noisy = WavesJpeg(40, 36, 90);
+  ASSERT_GT(static_cast<int64_t>(noisy.data().size()), 3 * 25 * 25);
+  EXPECT_TRUE(made(CropsOf(25))->GoesEncoded(datum));
+  EXPECT_FALSE(made(CropsOf(25))->GoesEncoded(noisy));
+
+  const auto free = made(CropsOf(28));
+  EXPECT_TRUE(free->GoesEncoded(WavesJpeg(28, 28)));
+  EXPECT_FALSE(free->GoesEncoded(WavesJpeg(27, 40))) << "smaller than the crop";
+  EXPECT_EQ(free->whole_bytes(), 8 * 28 * 28 * 3);
+  const auto wide = Make(CropsOf(64), true, WavesJpeg(64, 64));
+  EXPECT_TRUE(wide->GoesEncoded(WavesJpeg(64, 512)));
+  EXPECT_FALSE(wide->GoesEncoded(WavesJpeg(65, 512))) << "more than 8 crops";
+
+  TransformOptions options = CropsOf(28);
+  options.mean.shape = {3, 40, 36};
+  options.mean.data.resize(3 * 40 * 36);
+  EXPECT_TRUE(made(options)->GoesEncoded(datum));
+  EXPECT_EQ(made(options)->whole_bytes(), 3 * 40 * 36);
+  EXPECT_FALSE(made(options)->GoesEncoded(WavesJpeg(41, 36))) << "another size than the mean image's";
+  RawImage image;
+  EXPECT_FALSE(made(options)->TakeEncoded(WavesJpeg(41, 36), 0, &image, nullptr)) << "and nothing is written";
+}
+
+TEST(Transformer, WhatIsNoPlainColorJpegIsDecodedOnTheHost) {
+  const caffe::Datum datum = WavesJpeg(40, 36);
+  const auto transformer = Make(CropsOf(28), true, datum);
+  caffe::Datum other = datum;
+  other.mutable_data()->pop_back();
+  EXPECT_FALSE(transformer->GoesEncoded(other)) << "cut";
+  EXPECT_FALSE(Make(CropsOf(5), true, Encoded(SomeDatum()))->GoesEncoded(Encoded(SomeDatum()))) << "a PNG";
+  other = datum;
+  other.set_encoded(false);
+  EXPECT_FALSE(transformer->GoesEncoded(other)) << "bytes that only look like one";
+  TransformOptions options = CropsOf(28);
+  options.force_color = true;
+  EXPECT_TRUE(Make(options, true, datum)->GoesEncoded(datum));
+  options.force_color = false;
+  options.force_gray = true;
+  EXPECT_FALSE(Make(options, true, datum)->GoesEncoded(datum));
+  EXPECT_EQ(Make(options, true, datum)->whole_bytes(), 0);
+  options.force_gray = false;
+  options.resize_height = options.resize_width = 30;
+  EXPECT_FALSE(Make(options, true, datum)->GoesEncoded(datum));
+  EXPECT_EQ(Make(options, true, datum)->whole_bytes(), 0);
+}
+
 TEST(Transformer, EncodedImagesEqualRawOnes) {
   const caffe::Datum raw = SomeDatum(), encoded = Encoded(raw);
   TransformOptions options;
