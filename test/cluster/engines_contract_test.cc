@@ -43,6 +43,7 @@ class ChoosingLibrary : public GpuLibrary {
     }
     return library_->Convolution(desc, in);
   }
+  StatusOr<std::unique_ptr<GpuJpegDecoder>> JpegDecoder() override { return library_->JpegDecoder(); }
 
  private:
   const std::unique_ptr<GpuLibrary> library_;

@@ -2,6 +2,7 @@
 
 #include "backend/window.h"
 #include "test/support/elements.h"
+#include "test/support/host_jpeg_decoder.h"
 
 #include "glog/logging.h"
 
@@ -209,6 +210,7 @@ class HostGpuLibrary : public GpuLibrary {
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
     return std::unique_ptr<GpuConvolution>(std::make_unique<HostConvolution>(gpu_, desc, in, math_));
   }
+  StatusOr<std::unique_ptr<GpuJpegDecoder>> JpegDecoder() override { return MakeHostJpegDecoder(gpu_); }
 
  private:
   Gpu* const gpu_;

@@ -6,7 +6,8 @@
 
 namespace hp::test {
 
-/// What cuBLASLt and cuDNN do, in their layouts, by plain loops on the host, in the compute stream of a FakeGpu.
+/// What cuBLASLt and cuDNN do, in their layouts, by plain loops on the host, in the compute stream of a FakeGpu; JPEGs
+/// as MakeHostJpegDecoder.
 /// @param math kTf32 computes as kFloat32 does.
 std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, GpuMath math = GpuMath::kFloat32);
 

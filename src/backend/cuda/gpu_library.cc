@@ -2,6 +2,7 @@
 #include "backend/cuda/cublas_gemm.h"
 #include "backend/cuda/cudnn_convolution.h"
 #include "backend/cuda/cudnn_timer.h"
+#include "backend/cuda/nvjpeg_decoder.h"
 #include "backend/cuda/timed_library.h"
 #include "base/format.h"
 
@@ -69,6 +70,10 @@ class NvidiaLibrary final : public GpuLibrary {
       };
     }
     return MakeCudnnConvolution(gpu_, target, desc, in);
+  }
+  StatusOr<std::unique_ptr<GpuJpegDecoder>> JpegDecoder() override {
+    HP_ASSIGN_OR_RETURN(const NvjpegApi* api, LoadNvjpeg());
+    return MakeNvjpegDecoder(gpu_, *api);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace hp {
 
@@ -53,8 +54,27 @@ class GpuConvolution {
   virtual void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 };
 
-/// Matrix products and convolutions on the compute stream of one GPU: the one seam to cuBLASLt and cuDNN
-/// (MakeGpuLibrary); tests have one that computes on the host. One thread at a time.
+/// A JPEG in the host's memory, and where its pixels go in the GPU's.
+struct GpuJpeg {
+  std::span<const std::byte> bytes;  ///< plain (data/plain_jpeg.h)
+  int64_t height = 0, width = 0;     ///< as its header says
+  std::byte* pixels = nullptr;       ///< [height, width, 3], channels B, G, R
+};
+
+/// Decodes JPEGs, always to the same pixels, whatever else is decoded with them. One thread at a time, that which feeds
+/// the stream of Device::kCopyIn. The library and the GPU must outlive it.
+class GpuJpegDecoder {
+ public:
+  virtual ~GpuJpegDecoder() = default;
+  /// Puts the decoding of all `jpegs` into the stream of kCopyIn. Waits for what the call before put there. The bytes
+  /// must stay unmodified until it is done; the span may be freed.
+  /// @param refused which could not be decoded, the first of them; jpegs.size(): it is not known.
+  /// @return kDataLoss: one can't be decoded; kInternal: the device failed.
+  virtual Status Decode(std::span<const GpuJpeg> jpegs, size_t* refused) = 0;
+};
+
+/// Matrix products and convolutions on the compute stream of one GPU, and JPEGs on that of copies in: the one seam to
+/// cuBLASLt, cuDNN and nvJPEG (MakeGpuLibrary); tests have one that computes on the host. One thread at a time.
 class GpuLibrary {
  public:
   virtual ~GpuLibrary() = default;
@@ -68,6 +88,8 @@ class GpuLibrary {
   virtual StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) = 0;
   /// @param in the input's shape [N, C, H, W]. Errors as Gemm's.
   virtual StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) = 0;
+  /// @return kFailedPrecondition: the library for it is missing here, or another version; the message says what to do.
+  virtual StatusOr<std::unique_ptr<GpuJpegDecoder>> JpegDecoder() = 0;
 };
 
 /// How products are computed (the table's `precision`); sums are float32 in any case.
@@ -91,7 +113,7 @@ inline bool PrefersNhwc(GpuMath math) { return math != GpuMath::kFloat32; }
 /// GpuLibrary::channel_pack. In TF32 cuDNN copies images of four channels in its workspace as it does those of three.
 inline int64_t ChannelPack(GpuMath math) { return ElementOf(math) == ElementType::kFloat32 ? 1 : 8; }
 
-/// cuDNN and cuBLASLt on `gpu`, a real GPU (CHECK) that must outlive the library.
+/// cuDNN, cuBLASLt and nvJPEG on `gpu`, a real GPU (CHECK) that must outlive the library.
 /// @return kFailedPrecondition: a library can't be initialized.
 StatusOr<std::unique_ptr<GpuLibrary>> MakeGpuLibrary(Gpu* gpu, GpuMath math);
 

@@ -184,6 +184,7 @@ class LibraryWithoutPadding : public GpuLibrary {
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
     return library_->Convolution(desc, in);
   }
+  StatusOr<std::unique_ptr<GpuJpegDecoder>> JpegDecoder() override { return library_->JpegDecoder(); }
 
  private:
   const std::unique_ptr<GpuLibrary> library_;
