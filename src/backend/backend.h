@@ -5,6 +5,7 @@
 #include "backend/contrastive_rule.h"
 #include "backend/element_loss_rules.h"
 #include "backend/op.h"
+#include "backend/raw_image_decoder.h"
 #include "backend/reduction_rules.h"
 #include "backend/update.h"
 #include "base/range.h"
@@ -404,6 +405,13 @@ class Backend {
   /// Makes floats of raw images (tensor/raw_images.h), in the device's memory with what the rule points to.
   /// @param raw RawImagesBytes(rows, rule.values()), aligned to 4 bytes. @param out dense [rows, C, H, W].
   virtual void FloatImages(const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out) = 0;
+  /// What decodes JPEGs among up to `rows` raw images, each of at most `whole_bytes` bytes when it is decoded and
+  /// whole. It has memory for all of them, rows * WholeImageStride(whole_bytes), and what its library takes.
+  /// @return kFailedPrecondition: the device has no such library, or this host lacks it; the message says what to do.
+  /// kResourceExhausted: out of memory.
+  virtual StatusOr<std::unique_ptr<RawImageDecoder>> ImageDecoder(int64_t /*rows*/, int64_t /*whole_bytes*/) {
+    return FailedPrecondition("processors decode images as they read them");
+  }
   /// Sets all `values`, in the device's memory, to zero.
   virtual void Clear(std::span<float> values) = 0;
 };

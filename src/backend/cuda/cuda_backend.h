@@ -78,6 +78,7 @@ class CudaBackend final : public Backend {
   void FloatImages(const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out) override {
     cuda::FloatImages(context_.stream(), rule, rows, raw, out);
   }
+  StatusOr<std::unique_ptr<RawImageDecoder>> ImageDecoder(int64_t rows, int64_t whole_bytes) override;
   void Clear(std::span<float> values) override { cuda::Clear(context_.stream(), values); }
 
  private:
