@@ -40,7 +40,7 @@ Status DeviceCompute::AllocateBridges() {
   Device* const device = options_.device;
   HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
   HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
-  HP_ASSIGN_OR_RETURN(expander_, ImageExpander::Create(*options_.inputs, device, options_.backend));
+  HP_ASSIGN_OR_RETURN(expander_, ImageExpander::Create(model_, *options_.inputs, device, options_.backend));
   HP_ASSIGN_OR_RETURN(prefetcher_, InputPrefetcher::Create(model_, device, options_.inputs->train.get()));
   last_tasks_.resize(static_cast<size_t>(options_.pool_size));
   return device->Synchronize();
@@ -93,6 +93,10 @@ bool DeviceCompute::BringInputs(Work* work) {
   const bool here = reads && prefetcher_ && prefetcher_->Take(task.id, place);
   bridge_->BringInputs(task.solver, net, task.segment, {reads && !here ? inputs.images : nullptr, raw},
                        inputs.batch_labels, inputs.first_row, &work->run);
+  if (raw) {
+    const Phase phase = model_.schedule().PhaseOf(task.id);
+    expander_->Decode(task.id, phase, net.rows(), inputs.images, bridge_->raw(task.solver));
+  }
   return raw;
 }
 

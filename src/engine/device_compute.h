@@ -45,7 +45,8 @@ class DeviceCompute : public Compute {
   Status AllocateBridges();
   /// Whether the device may not be done with a task of the solver that was enqueued before.
   bool InUse(int solver) const { return last_tasks_[static_cast<size_t>(solver)] > collected_; }
-  /// Before a forward task: copies in what it reads from the host. @return whether these are raw images.
+  /// Before a forward task: copies in what it reads from the host, and has JPEGs decoded. @return whether these are raw
+  /// images.
   bool BringInputs(Work* work);
   /// Names a piece of work by all addresses and flags that its kernels depend on. @param part segment, group, or which
   /// of the net's steps.

@@ -195,12 +195,13 @@ Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host)
   return OkStatus();
 }
 
-StatusOr<NodeMemory> FitMemory(const NodeModel& model, size_t exchange, const MemoryRoom& host) {
+StatusOr<NodeMemory> FitMemory(const NodeModel& model, size_t exchange, const MemoryRoom& host, size_t decoder) {
   NodeMemory memory = MemoryOf(model, model.plan().pool_size);
+  memory.device_only += decoder;
   memory.exchange = exchange;
   std::optional<Excess> excess = OverAny(model, memory, host);
   while (excess && model.node().pool_size == 0 && memory.pool_size > 1) {
-    memory.device_only = DeviceOnlyBytes(model, --memory.pool_size);
+    memory.device_only = DeviceOnlyBytes(model, --memory.pool_size) + decoder;
     excess = OverAny(model, memory, host);
   }
   if (excess) return DoesNotFit(Who(model.table(), model.rank()), *excess, memory.Describe(), kForNodes);

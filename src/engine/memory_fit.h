@@ -18,8 +18,8 @@ struct NodeMemory {
   size_t matrices = 0;    ///< inputs of deferred gradients, of all rows of an update
   size_t scratch = 0;     ///< shared by all solvers
   size_t packed = 0;      ///< parameters in the layouts and element types that ops read, in all versions
-  /// What only a device with memory of its own needs: copies of inputs that come from the host, gradients of frozen
-  /// parameters that ops write; 0 on the host.
+  /// What only a device with memory of its own needs: copies of inputs that come from the host, whole images that it
+  /// decodes, gradients of frozen parameters that ops write; 0 on the host.
   size_t device_only = 0;
   /// Images of one micro-batch, of training and of each test together: in the host's memory, `ring()` times.
   size_t images = 0;
@@ -50,8 +50,9 @@ Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host)
 /// counted, nor is what libraries keep. Main thread.
 /// @param exchange bytes of the host's memory that its exchanges take.
 /// @param host what the node's host has: of image buffers, and on the host's device of all.
+/// @param decoder ImageExpander::DecoderBytes, where the device decodes images.
 /// @return kInvalidArgument with the figures: the table's pool does not fit, or where that is 0 not even one solver.
-StatusOr<NodeMemory> FitMemory(const NodeModel& model, size_t exchange, const MemoryRoom& host);
+StatusOr<NodeMemory> FitMemory(const NodeModel& model, size_t exchange, const MemoryRoom& host, size_t decoder = 0);
 
 /// What a node needs of its host's memory.
 struct HostShare {

@@ -3,6 +3,7 @@
 // again at piece 0. Pieces become ready in their order, so one atomic bound says which are.
 #include "input/input.h"
 
+#include "base/format.h"
 #include "data/bad_records.h"
 #include "data/record_source.h"
 #include "input/dummy_dataset.h"
@@ -205,6 +206,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, Phase phase, uint64
   options.max_bad_records = max_bad_records_;
   options.threads = ahead.threads;
   options.raw = raw_ = ahead.raw && SampleReader::MayBeRaw(layout_);
+  options.encoded = encoded_ = ahead.encoded && raw_ && whole_bytes() > 0;
   options.allocate = [device](size_t bytes) { return AllocateImages(device, bytes); };
   options.piece = [this](int64_t piece) {
     const int64_t count = static_cast<int64_t>(ids_.size());
@@ -261,6 +263,15 @@ bool Input::raw(MsgId id) const { return reader_->raw(PieceOf(id)); }
 std::optional<RawImageRule> Input::rule() const {
   if (!raw_) return std::nullopt;
   return sources_[layout_.data.first].transformer->rule();
+}
+
+int64_t Input::whole_bytes() const {
+  return SampleReader::MayBeRaw(layout_) ? sources_[layout_.data.first].transformer->whole_bytes() : 0;
+}
+
+std::string Input::Describe(MsgId id, int64_t row) const {
+  return Format("sample %lld (%s)", static_cast<long long>(schedule_->SamplesOfId(id).first_sample + row),
+                reader_->Describe(PieceOf(id), row).c_str());
 }
 
 void Input::Release(MsgId id) { reader_->Release(PieceOf(id)); }

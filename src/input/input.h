@@ -77,8 +77,9 @@ class Input {
     int ring = 1;
     /// Batches whose records are read, undecoded, beyond the first one in use: so far ahead labels are told.
     int batches = 1;
-    int threads = 1;   ///< that read and decode
-    bool raw = false;  ///< images stay raw where they can, for a device that makes floats of them
+    int threads = 1;       ///< that read and decode
+    bool raw = false;      ///< images stay raw where they can, for a device that makes floats of them
+    bool encoded = false;  ///< with raw: so do JPEGs stay encoded (Transformer::TakeEncoded), for one that decodes them
   };
   /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
   /// @param schedule must outlive the input.
@@ -106,6 +107,13 @@ class Input {
   bool raw(MsgId id) const;
   /// How raw images of this input become floats; nothing if none are. Points into the input. Behind Prepare.
   std::optional<RawImageRule> rule() const;
+  /// Whether raw images may be encoded (ReadAhead::encoded). Behind Prepare.
+  bool encoded() const { return encoded_; }
+  /// Bytes of the largest whole image that could be left encoded, once it is decoded; 0: this input leaves none. Of the
+  /// opened database; any thread.
+  int64_t whole_bytes() const;
+  /// Names a row of `id` for messages: "sample 1234 (FILE:LINE: IMAGE)". While images(id) may be read.
+  std::string Describe(MsgId id, int64_t row) const;
   /// The images of `id` are no longer used: their buffer is free for a later micro-batch. Once for each id. Any thread.
   void Release(MsgId id);
 
@@ -134,7 +142,8 @@ class Input {
   int64_t max_bad_records_ = 0;
   bool train_ = true;
   Phase phase_ = caffe::TRAIN;
-  bool raw_ = false;  // images stay raw where they can
+  bool raw_ = false;      // images stay raw where they can
+  bool encoded_ = false;  // and JPEGs encoded
   std::unique_ptr<BatchReader> reader_;
   uint64_t fingerprint_ = 0;
   const Schedule* schedule_ = nullptr;

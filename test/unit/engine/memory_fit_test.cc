@@ -36,12 +36,12 @@ class MemoryFitTest : public testing::Test {
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *std::move(job);
   }
-  StatusOr<NodeMemory> Fit(int64_t bytes) {
+  StatusOr<NodeMemory> Fit(int64_t bytes, size_t decoder = 0) {
     NodeModel::Options options;
     options.backend = backend_.get();
     const auto model = NodeModel::Create(job_, options);
     EXPECT_TRUE(model.ok()) << model.status();
-    return FitMemory(**model, ExchangeHostBytes(**model), {bytes, "the host has free", "end other programs"});
+    return FitMemory(**model, ExchangeHostBytes(**model), {bytes, "the host has free", "end other programs"}, decoder);
   }
   Status Planned(int64_t bytes) {
     return CheckPlannedMemory(*job_, 0, {bytes, "the host has free", "end other programs"});
@@ -78,6 +78,17 @@ TEST_F(MemoryFitTest, ThePoolGivesWayToTheHostsMemory) {
   EXPECT_THAT(fixed.status().message(), AllOf(HasSubstr("/job/table.prototxt: node n needs "),
                                               HasSubstr(" MB, the host has free "), HasSubstr("memory: parameters "),
                                               HasSubstr("a smaller batch_size"), HasSubstr("end other programs")));
+}
+
+TEST_F(MemoryFitTest, WholeImagesThatADeviceDecodesCountWhateverThePool) {
+  Plan();
+  const auto without = Fit(AddressSpaceRoom().bytes), with = Fit(AddressSpaceRoom().bytes, 1 << 20);
+  EXPECT_EQ(with->bytes() - without->bytes(), size_t{1} << 20);
+  const int64_t needed = static_cast<int64_t>(without->bytes() + without->image_bytes());
+  EXPECT_EQ(Fit(needed)->pool_size, 4);
+  const auto cut = Fit(needed, 100);
+  EXPECT_EQ(cut->pool_size, 3);
+  EXPECT_EQ(cut->device_only, 100u);
 }
 
 // Version by version: the message says how many, and how much they take.
