@@ -46,6 +46,7 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
   if (config.convolution_engines() != RoutingTableConfig::HEURISTIC) {
     division.set_convolution_engines(config.convolution_engines());
   }
+  if (config.jpeg_decoder() != RoutingTableConfig::HOST) division.set_jpeg_decoder(config.jpeg_decoder());
   if (config.precision() == RoutingTableConfig::FP16) {  // its defaults said or not
     division.mutable_loss_scaling()->set_initial(config.loss_scaling().initial());
     division.mutable_loss_scaling()->set_growth_interval(config.loss_scaling().growth_interval());

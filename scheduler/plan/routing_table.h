@@ -115,6 +115,8 @@ class RoutingTable {
   bool times_engines(Rank rank) const {
     return config_.convolution_engines() == RoutingTableConfig::TIMED && node(rank).device != "cpu";
   }
+  /// Whether the GPUs of the nodes that read samples decode JPEGs.
+  bool decodes_on_gpus() const { return config_.jpeg_decoder() == RoutingTableConfig::GPU; }
   /// As what activations and their gradients cross between nodes.
   ElementType wire() const { return ElementOf(config_.wire_precision()); }
   /// Whether the job has a LossScaler.
@@ -126,8 +128,8 @@ class RoutingTable {
   uint64_t hash() const { return hash_; }
   /// Hash of what decides the order of all sums, and so the bits, except the nodes' threads: stages, which node has
   /// which part and kind of device, what sums gradients, division of the batch, precision, how engines of convolutions
-  /// are chosen. Between a snapshot and the run that resumes it, names, addresses, pool sizes and limits may change
-  /// without changing this hash.
+  /// are chosen, who decodes JPEGs. Between a snapshot and the run that resumes it, names, addresses, pool sizes and
+  /// limits may change without changing this hash.
   uint64_t division_hash() const { return division_hash_; }
   /// Whether tensors may cross the network unencrypted: over RDMA, or by NCCL.
   bool may_send_clear() const {

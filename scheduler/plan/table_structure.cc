@@ -48,6 +48,7 @@ class StructureCheck {
     CheckAddresses();
     CheckDevices();
     CheckEngines();
+    CheckJpegDecoder();
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
       CheckReplicas();
@@ -126,6 +127,21 @@ class StructureCheck {
     if (std::any_of(config_.node().begin(), config_.node().end(), on_gpu)) return;
     Add("convolution_engines is TIMED, but no node computes on a GPU; expected HEURISTIC, or a node with device: "
         "\"cuda:N\"");
+  }
+
+  /// Pixels must not depend on which node reads a record.
+  void CheckJpegDecoder() {
+    if (config_.jpeg_decoder() != RoutingTableConfig::GPU) return;
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const NodeConfig& node = config_.node(rank);
+      const std::vector<StagePart> parts = PartsOf(node);
+      const bool reads = std::any_of(parts.begin(), parts.end(), [](const StagePart& part) { return part.stage == 0; });
+      if (!reads || node.device() != "cpu") continue;
+      Add(
+          Format("jpeg_decoder is GPU, but %s reads records and computes on processors; expected HOST, or device: "
+                 "\"cuda:N\" for each node of the first stage",
+                 NodeLabel(config_, rank).c_str()));
+    }
   }
 
   void CheckStaleness() {

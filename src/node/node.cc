@@ -207,6 +207,7 @@ Status Node::PrepareInputs() {
   callbacks.on_error = [this](const Status& status) { shutdown_.Fail(status); };
   // Losses that wait for the labels of a whole batch need those of every batch that may be under way.
   Input::ReadAhead ahead{.ring = memory_.ring(), .threads = options_.reader_threads, .raw = !device_.device->is_host()};
+  ahead.encoded = ahead.raw && table_.decodes_on_gpus();
   ahead.batches = table_.staleness() * files_.solver.iter_size() + 1;
   // What a device's tasks read counts as in use until they are done, and those of two batches may follow them in its
   // queues. Not beyond the next iteration, whose labels are all that other nodes expect.

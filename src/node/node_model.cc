@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_names.h"
+#include "engine/image_expander.h"
 #include "engine/memory_fit.h"
 #include "input/dummy_dataset.h"
 #include "node/node.h"
@@ -41,7 +42,8 @@ Status Node::BuildModel() {
   HP_RETURN_IF_ERROR(
       CheckPlannedHostMemory(*job, bootstrap_->handshake()->NodesOnHostOf(options_.rank), MachineMemory()));
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(std::move(job), options));
-  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, ExchangeHostBytes(*model_), room));
+  const size_t decoder = table_.decodes_on_gpus() ? ImageExpander::DecoderBytes(*model_, files_.inputs) : 0;
+  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, ExchangeHostBytes(*model_), room, decoder));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
             << model_->part(caffe::TRAIN).segments() << " segment(s); " << memory_.Describe();
   std::vector<int64_t> label_numbers;

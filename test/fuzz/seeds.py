@@ -312,9 +312,9 @@ micro_batches: 2 precision: FP16 transport { kind: TCP }
     yield b"""
 solver: "solver.prototxt"
 stage { kind: CONV }
-node { stage: 0 index: 0 host: "localhost" port: 29500 }
-node { stage: 0 index: 1 host: "localhost" port: 29501 }
-batch: PER_REPLICA
+node { stage: 0 index: 0 host: "localhost" port: 29500 device: "cuda:0" }
+node { stage: 0 index: 1 host: "localhost" port: 29501 device: "cuda:1" }
+batch: PER_REPLICA jpeg_decoder: GPU
 """
 
 

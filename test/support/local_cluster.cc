@@ -73,6 +73,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   if (spec.staleness != 0) config.set_staleness(spec.staleness);
   config.set_precision(spec.precision);
   if (spec.wire_precision != RoutingTableConfig::FP32) config.set_wire_precision(spec.wire_precision);
+  if (spec.jpeg_decoder != RoutingTableConfig::HOST) config.set_jpeg_decoder(spec.jpeg_decoder);
   config.mutable_transport()->set_device_copies(spec.device_copies);
   if (spec.open_timed_device) config.set_convolution_engines(RoutingTableConfig::TIMED);
   if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;

@@ -68,6 +68,7 @@ struct ClusterSpec {
   /// Likewise, in a table with convolution_engines: TIMED. @param engines null: a node on processors.
   std::function<StatusOr<NodeDevice>(Rank rank, EngineChoices* engines)> open_timed_device = {};
   Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
+  RoutingTableConfig::JpegDecoder jpeg_decoder = RoutingTableConfig::HOST;
   std::optional<LossScaling> loss_scaling;
   const LayerTypes* layer_types = &LayerTypes::BuiltIn();
   const OpFactories* op_factories = &OpFactories::BuiltIn();

@@ -83,6 +83,16 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   config.set_convolution_engines(RoutingTableConfig::HEURISTIC);
   EXPECT_EQ(hash(), gpu) << "the default";
   EXPECT_FALSE(RoutingTable::Create(config, "table").value().times_engines(0));
+  RoutingTableConfig decoding = Parse<RoutingTableConfig>(kTable);
+  for (NodeConfig& node : *decoding.mutable_node()) node.set_device("cuda");
+  const RoutingTable by_host = RoutingTable::Create(decoding, "table").value();
+  EXPECT_FALSE(by_host.decodes_on_gpus());
+  decoding.set_jpeg_decoder(RoutingTableConfig::HOST);
+  EXPECT_EQ(RoutingTable::Create(decoding, "table").value().division_hash(), by_host.division_hash());
+  decoding.set_jpeg_decoder(RoutingTableConfig::GPU);
+  const RoutingTable by_gpus = RoutingTable::Create(decoding, "table").value();
+  EXPECT_TRUE(by_gpus.decodes_on_gpus());
+  EXPECT_NE(by_gpus.division_hash(), by_host.division_hash());
   config.set_precision(RoutingTableConfig::TF32);
   EXPECT_NE(hash(), gpu);
   config.set_precision(RoutingTableConfig::FP16);

@@ -60,6 +60,21 @@ TEST(TableCheckTest, EnginesAreTimedOnGpusAlone) {
   EXPECT_THAT(Structure(std::string(kTable) + "convolution_engines: HEURISTIC"), IsEmpty());
 }
 
+TEST(TableCheckTest, JpegsAreDecodedOnTheGpuOfEveryNodeThatReads) {
+  const std::string gpu = std::string(kTable) + "jpeg_decoder: GPU";
+  const auto refused = [](const std::string& node) {
+    return "jpeg_decoder is GPU, but node \"" + node +
+           "\" reads records and computes on processors; expected HOST, or device: \"cuda:N\" for each node of the "
+           "first stage";
+  };
+  EXPECT_THAT(Structure(gpu), ElementsAre(refused("conv0"), refused("conv1")));
+  const std::string one = With(gpu, "stage: 0 index: 0", "stage: 0 index: 0 device: \"cuda\"");
+  EXPECT_THAT(Structure(one), ElementsAre(refused("conv1")));
+  const std::string both = With(one, "stage: 0 index: 1", "stage: 0 index: 1 device: \"cuda:1\"");
+  EXPECT_THAT(Structure(both), IsEmpty()) << "shards may be on processors";
+  EXPECT_THAT(Structure(std::string(kTable) + "jpeg_decoder: HOST"), IsEmpty());
+}
+
 TEST(TableCheckTest, WhatTlsDoesNotReachHasToBeAllowed) {
   const auto faults = [](const std::string& transport) {
     return Structure(std::string(kTable) + "transport { " + transport + " }");
