@@ -27,6 +27,10 @@ DEFINE_string(
     "Which of cuDNN's engines compute convolutions on GPUs: HEURISTIC, those that cuDNN puts first; TIMED, the "
     "fastest, which are timed before training and kept beside the snapshots, so that the next start has the "
     "same bits.");
+DEFINE_string(
+    jpeg_decoder, "HOST",
+    "Who decodes the JPEGs of records, which changes pixels by a few levels: HOST, or GPU, nvJPEG on the GPUs "
+    "of --gpu.");
 DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter, which it replaces.");
 DEFINE_int32(
     level, 0,
@@ -97,6 +101,7 @@ Status Run() {
   LocalJob job{FLAGS_solver, {}, IfGiven("level", FLAGS_level), SplitList(FLAGS_stage), FLAGS_iterations};
   HP_ASSIGN_OR_RETURN(job.precision, PrecisionOf(FLAGS_precision));
   HP_ASSIGN_OR_RETURN(job.convolution_engines, ConvolutionEnginesOf(FLAGS_convolution_engines));
+  HP_ASSIGN_OR_RETURN(job.jpeg_decoder, JpegDecoderOf(FLAGS_jpeg_decoder));
   HP_ASSIGN_OR_RETURN(job.gpus, GpusOfFlag(FLAGS_gpu, CountGpus));
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
   std::vector<std::string> arguments = {"--all", "--routing=" + table, "--sigint_effect=" + FLAGS_sigint_effect,

@@ -326,6 +326,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   if (request.convolution_engines != RoutingTableConfig::HEURISTIC) {
     config.set_convolution_engines(request.convolution_engines);
   }
+  if (request.jpeg_decoder != RoutingTableConfig::HOST) config.set_jpeg_decoder(request.jpeg_decoder);
   if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
   HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));
   Addresses addresses(std::move(places), request.port);

@@ -29,6 +29,7 @@ struct TableRequest {
   int staleness = 0;         ///< RoutingTableConfig::staleness
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
   RoutingTableConfig::ConvolutionEngines convolution_engines = RoutingTableConfig::HEURISTIC;
+  RoutingTableConfig::JpegDecoder jpeg_decoder = RoutingTableConfig::HOST;
   bool tls = false;  ///< connections are encrypted
   std::string job;   ///< empty: the default of RoutingTableConfig
 };

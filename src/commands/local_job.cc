@@ -92,6 +92,7 @@ TableRequest RequestOf(const LocalJob& job) {
   request.per_replica = job.gpus.size() > 1;
   request.precision = job.precision;
   request.convolution_engines = job.convolution_engines;
+  request.jpeg_decoder = job.jpeg_decoder;
   request.micro_batches = 1;  // as Caffe: all of a replica's batch at once
   return request;
 }

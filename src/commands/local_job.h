@@ -20,6 +20,7 @@ struct LocalJob {
   int64_t iterations = 0;           ///< in place of max_iter; 0: as the solver says
   RoutingTableConfig::Precision precision = RoutingTableConfig::FP32;
   RoutingTableConfig::ConvolutionEngines convolution_engines = RoutingTableConfig::HEURISTIC;
+  RoutingTableConfig::JpegDecoder jpeg_decoder = RoutingTableConfig::HOST;
 };
 
 /// Reads a flag --gpu.

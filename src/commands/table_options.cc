@@ -48,6 +48,9 @@ const TableFlag kFlags[] = {
      "Which of cuDNN's engines compute convolutions on GPUs: HEURISTIC, those that cuDNN puts first; TIMED, the "
      "fastest, which are timed before training and kept beside the snapshots, so that the next start has the same "
      "bits."},
+    {"jpeg_decoder", &TableOptions::jpeg_decoder,
+     "Who decodes the JPEGs of records, which changes pixels by a few levels: HOST, or GPU, nvJPEG on the GPUs of the "
+     "nodes that read them."},
     {"micro_batches", &TableOptions::micro_batches,
      "Micro-batches per replica and batch; 0: chosen automatically, at most 4."},
     {"cut", &TableOptions::cut,
@@ -152,10 +155,10 @@ Status CheckTableOptions(const TableOptions& options) {
   if (options.staleness != 0) {
     return InvalidArgument("--staleness does not go with --plan=auto, which plans without it");
   }
-  if (FirstGiven(options, {"convolution_engines"}) == nullptr) return OkStatus();
+  const char* const unplanned = FirstGiven(options, {"convolution_engines", "jpeg_decoder"});
+  if (unplanned == nullptr) return OkStatus();
   return InvalidArgument(
-      "--convolution_engines does not go with --plan=auto, which plans without it; the table that is chosen can say "
-      "it");
+      "--%s does not go with --plan=auto, which plans without it; the table that is chosen can say it", unplanned);
 }
 
 StatusOr<std::vector<int>> NumbersOfFlag(const char* flag, const std::string& text, const char* what) {
@@ -190,6 +193,12 @@ StatusOr<RoutingTableConfig::ConvolutionEngines> ConvolutionEnginesOf(const std:
   return InvalidArgument("--convolution_engines is \"%s\"; expected HEURISTIC or TIMED", text.c_str());
 }
 
+StatusOr<RoutingTableConfig::JpegDecoder> JpegDecoderOf(const std::string& text) {
+  RoutingTableConfig::JpegDecoder decoder = RoutingTableConfig::HOST;
+  if (RoutingTableConfig::JpegDecoder_Parse(text, &decoder)) return decoder;
+  return InvalidArgument("--jpeg_decoder is \"%s\"; expected HOST or GPU", text.c_str());
+}
+
 StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   TableRequest request;
   HP_ASSIGN_OR_RETURN(request.conv, NumbersOfFlag("conv", options.conv, "a number of nodes"));
@@ -201,6 +210,7 @@ StatusOr<TableRequest> RequestOfOptions(const TableOptions& options) {
   HP_ASSIGN_OR_RETURN(request.precision, PrecisionOf(options.precision));
   HP_ASSIGN_OR_RETURN(request.wire_precision, WirePrecisionOf(options));
   HP_ASSIGN_OR_RETURN(request.convolution_engines, ConvolutionEnginesOf(options.convolution_engines));
+  HP_ASSIGN_OR_RETURN(request.jpeg_decoder, JpegDecoderOf(options.jpeg_decoder));
   request.micro_batches = options.micro_batches;
   request.cut = SplitList(options.cut);
   request.split = SplitList(options.split);

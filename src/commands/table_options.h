@@ -25,6 +25,7 @@ struct TableOptions {
   bool batch_per_replica = false;
   int32_t staleness = 0;
   std::string precision = "FP32", wire_precision = "FP32", convolution_engines = "HEURISTIC";
+  std::string jpeg_decoder = "HOST";
   bool tls = false;
   std::string job;
   std::string sample;   ///< "C,H,W", with `plan`; empty: of the database
@@ -64,6 +65,9 @@ StatusOr<RoutingTableConfig::Precision> WirePrecisionOf(const TableOptions& opti
 
 /// @param text the value of a flag `convolution_engines`. @return kInvalidArgument: a table has no such field's value.
 StatusOr<RoutingTableConfig::ConvolutionEngines> ConvolutionEnginesOf(const std::string& text);
+
+/// The same of a flag `jpeg_decoder`.
+StatusOr<RoutingTableConfig::JpegDecoder> JpegDecoderOf(const std::string& text);
 
 /// The request for MakeTable that the options are: all but for solver, hosts, port and shares.
 /// @return kInvalidArgument: a list has another form.

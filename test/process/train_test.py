@@ -230,6 +230,14 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=HEURISTIC"), 0,
                          "Optimization Done")
 
+    def test_jpegs_are_decoded_by_gpus_that_read(self):
+        self.make_job(iterations=2)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--jpeg_decoder=GPU"), 2,
+                         "reads records and computes on processors; expected HOST")
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--jpeg_decoder=CPU"), 2,
+                         '--jpeg_decoder is "CPU"; expected HOST or GPU')
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--jpeg_decoder=HOST"), 0, "Optimization Done")
+
     def test_flags_of_the_log_go_along(self):
         self.make_job(iterations=2)
         os.mkdir(self.path("logs"))

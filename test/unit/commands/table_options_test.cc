@@ -71,6 +71,12 @@ TEST(TableOptionsTest, WhatAPlanChoosesIsNotAskedOfIt) {
   EXPECT_EQ(RequestOfOptions(options)->convolution_engines, RoutingTableConfig::HEURISTIC);
   EXPECT_EQ(ConvolutionEnginesOf("FASTEST").status().message(),
             "--convolution_engines is \"FASTEST\"; expected HEURISTIC or TIMED");
+  wrong = options;
+  wrong.jpeg_decoder = "GPU";
+  EXPECT_NE(CheckTableOptions(wrong).message().find("--jpeg_decoder does not go with --plan=auto"), std::string::npos);
+  EXPECT_EQ(RequestOfOptions(wrong)->jpeg_decoder, RoutingTableConfig::GPU);
+  EXPECT_EQ(RequestOfOptions(options)->jpeg_decoder, RoutingTableConfig::HOST);
+  EXPECT_EQ(JpegDecoderOf("CPU").status().message(), "--jpeg_decoder is \"CPU\"; expected HOST or GPU");
   options.wire_precision = "BF16";
   EXPECT_TRUE(CheckTableOptions(options).ok()) << CheckTableOptions(options).message();
   EXPECT_EQ(*WirePrecisionOf(options), RoutingTableConfig::BF16);

@@ -83,6 +83,15 @@ TEST_F(TableMakerTest, EnginesAreTimedWhereTheRequestSaysSo) {
   EXPECT_THAT(Fault(request), HasSubstr("convolution_engines is TIMED, but no node computes on a GPU"));
 }
 
+TEST_F(TableMakerTest, GpusDecodeJpegsWhereTheRequestSaysSo) {
+  TableRequest request = Request(1, {1}, {"a/cuda:0", "b"});
+  EXPECT_FALSE(Make(request).has_jpeg_decoder());
+  request.jpeg_decoder = RoutingTableConfig::GPU;
+  EXPECT_EQ(Make(request).jpeg_decoder(), RoutingTableConfig::GPU);
+  request.hosts = {"a", "b/cuda:0"};
+  EXPECT_THAT(Fault(request), HasSubstr("jpeg_decoder is GPU, but node \"conv0\" reads records"));
+}
+
 TEST_F(TableMakerTest, ShardsBesideConvNodesAndBeyondThem) {
   TableRequest request = Request(2, {3}, {"a", "b", "c"});
   request.beside = true;
