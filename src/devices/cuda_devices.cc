@@ -1,6 +1,7 @@
 #include "devices/cuda_devices.h"
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/nvjpeg_api.h"
 #include "backend/cuda/timed_library.h"
 #include "base/format.h"
 #include "scheduler/plan/table_places.h"
@@ -117,6 +118,8 @@ void PrepareSumsOnGpus() {
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
+
+Status CheckJpegDecoder() { return LoadNvjpeg().status(); }
 
 StatusOr<int> CountGpus() { return NumberOfGpus(); }
 

@@ -82,6 +82,10 @@ std::string DescribeDevices();
 /// The line of the processors in it.
 std::string DescribeCpu();
 
+/// Whether GPUs of this host can decode JPEGs (jpeg_decoder: GPU), so far as it can be told without one.
+/// @return kFailedPrecondition: the library for it is missing, or another version, or a build without CUDA.
+Status CheckJpegDecoder();
+
 /// How many GPUs this host has. @return kFailedPrecondition: no driver, or a build without CUDA.
 StatusOr<int> CountGpus();
 

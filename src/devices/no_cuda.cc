@@ -14,6 +14,8 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision
 
 void PrepareSumsOnGpus() {}
 
+Status CheckJpegDecoder() { return FailedPrecondition("this hpnode was built without CUDA"); }
+
 StatusOr<int> CountGpus() { return FailedPrecondition("no GPU: this hpnode was built without CUDA"); }
 
 std::string DescribeDevices() { return DescribeCpu() + "no GPU: this hpnode was built without CUDA\n"; }

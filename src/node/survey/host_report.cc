@@ -92,6 +92,12 @@ bool WantsBFloat16(const RoutingTable& table, const std::string& host) {
   return on_cpu && table.config().precision() == RoutingTableConfig::BF16;
 }
 
+bool WantsJpegDecoder(const RoutingTable& table, const std::string& host) {
+  const std::vector<Rank>& readers = table.stage(0).ranks;
+  return table.decodes_on_gpus() &&
+         std::any_of(readers.begin(), readers.end(), [&](Rank rank) { return table.node(rank).host == host; });
+}
+
 int PathMtu(const std::string& address) {
   const Probe probe(address);
   int mtu = 0;

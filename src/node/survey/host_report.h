@@ -14,6 +14,8 @@ HostReport ReportOfThisHost(const std::string& address, const std::string& folde
 
 /// Whether a node on this host's processors is to multiply in bfloat16 if it has convolutions, and it may have some.
 bool WantsBFloat16(const RoutingTable& table, const std::string& host);
+/// Whether a node on this host is to decode JPEGs on its GPU.
+bool WantsJpegDecoder(const RoutingTable& table, const std::string& host);
 
 /// The MTU of the way to a numeric address, as the kernel knows it: that of the interface, or less where a router on
 /// the way has reported a smaller one. @return 0: unknown.

@@ -15,6 +15,8 @@
 #include "proto/text.h"
 #include "transport/tcp/tcp_transport.h"
 
+#include "devices/devices.h"
+
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -327,6 +329,7 @@ StatusOr<SurveyReport> HostSurvey::Run(const HostSettings& settings, std::unique
   self_.set_host(node.host);
   self_.set_node(node.name);
   self_.set_lacks_bfloat16(WantsBFloat16(table_, node.host) && !CpuMultipliesBFloat16());
+  if (WantsJpegDecoder(table_, node.host)) self_.set_lacks_jpeg_decoder(CheckJpegDecoder().message());
   if (hosts() == 1) {
     *report_.add_host() = self_;
     return report_;

@@ -96,6 +96,10 @@ void Judge::LookAtHost(int index) {
         "nodes with convolutions do not start there: give them to other hosts or to GPUs, or use precision: AUTO or "
         "FP32");
   }
+  if (!host.lacks_jpeg_decoder().empty()) {
+    Bad(Format("%s: jpeg_decoder: GPU in the table, and %s", name.c_str(), host.lacks_jpeg_decoder().c_str()),
+        "nodes that read records do not start there");
+  }
 }
 
 void Judge::LookAtPair(const PairReport& pair) {

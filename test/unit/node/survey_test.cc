@@ -84,6 +84,7 @@ TEST(FindingsTest, WhatDeservesALookComesWithAdvice) {
   report.mutable_host(0)->set_free_disk_mb(10);
   report.mutable_host(1)->set_mtu(1500);
   report.mutable_host(2)->set_lacks_bfloat16(true);
+  report.mutable_host(1)->set_lacks_jpeg_decoder("nvJPEG is missing here");
   PairReport* pair = report.mutable_pair(0);
   pair->set_clock_ahead_ms(-2500);
   pair->set_latency_us(4000);
@@ -101,7 +102,30 @@ TEST(FindingsTest, WhatDeservesALookComesWithAdvice) {
   EXPECT_THAT(lines, Contains(HasSubstr("BAD a - b: a latency of 4000 us")));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD a - c: 9.8 Gbit/s one way, 0.9 the other"), HasSubstr("ethtool"))));
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD host c: precision: BF16 in the table"), HasSubstr("FP32"))));
+  EXPECT_THAT(lines, Contains(HasSubstr("BAD host b: jpeg_decoder: GPU in the table, and nvJPEG is missing here")));
   EXPECT_THAT(lines, Contains(HasSubstr("BAD host c: its best connection has 0.9 Gbit/s")));
+}
+
+/// Hosts of nodes in the first stage, which read records.
+TEST(HostReportTest, WhoWantsAJpegDecoder) {
+  RoutingTableConfig config;
+  config.set_solver("solver.prototxt");
+  config.add_stage()->set_kind(StageConfig::CONV);
+  config.add_stage()->set_kind(StageConfig::FC);
+  for (const int stage : {0, 1}) {
+    NodeConfig* const node = config.add_node();
+    node->set_name("n" + std::to_string(stage));
+    node->set_stage(stage);
+    node->set_host(stage == 0 ? "a" : "b");
+    node->set_port(29500);
+    node->set_device("cuda:0");
+  }
+  EXPECT_FALSE(WantsJpegDecoder(RoutingTable::Create(config, "table.prototxt").value(), "a"));
+  config.set_jpeg_decoder(RoutingTableConfig::GPU);
+  const auto table = RoutingTable::Create(config, "table.prototxt");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(WantsJpegDecoder(*table, "a"));
+  EXPECT_FALSE(WantsJpegDecoder(*table, "b"));
 }
 
 /// Host a has a CPU's conv node, b a GPU's alone, c two shards on CPUs.
