@@ -46,7 +46,7 @@ class StructureCheck {
     CheckLinks();
     CheckNodeNames();
     CheckAddresses();
-    CheckDevices();
+    if (stages_known_) CheckDevices();
     CheckEngines();
     CheckJpegDecoder();
     if (stages_known_) {

@@ -60,6 +60,11 @@ TEST(TableCheckTest, EnginesAreTimedOnGpusAlone) {
   EXPECT_THAT(Structure(std::string(kTable) + "convolution_engines: HEURISTIC"), IsEmpty());
 }
 
+TEST(TableCheckTest, AGpuInAStageThatIsNotThere) {
+  EXPECT_THAT(Structure(With(kTable, "stage: 1 index: 1", "stage: 7 index: 1 device: \"cuda:0\"")),
+              Contains("node \"fc1\" is in stage 7; expected 0 to 1"));
+}
+
 TEST(TableCheckTest, JpegsAreDecodedOnTheGpuOfEveryNodeThatReads) {
   const std::string gpu = std::string(kTable) + "jpeg_decoder: GPU";
   const auto refused = [](const std::string& node) {
