@@ -33,6 +33,10 @@ std::vector<StagePart> PartsOf(const NodeConfig& node);
 /// written.
 std::vector<std::string> CheckStructure(const RoutingTableConfig& config);
 
+/// Those of them that are of devices: GPUs of which two replicas would be on one, and settings of the job that the
+/// nodes' devices don't go with. Nodes in stages that are not there are passed over.
+std::vector<std::string> CheckDevices(const RoutingTableConfig& config);
+
 /// Faults of host names: those without an address, loopback names in a table with other hosts, and nodes that share a
 /// port of one host under different names of it.
 /// @param resolve must not be null.
@@ -68,6 +72,8 @@ std::vector<int> AssignLayers(const RoutingTableConfig& config, const caffe::Net
 
 /// Node `rank` for messages: "node "NAME"", or "node N" if the table gives it no name.
 std::string NodeLabel(const RoutingTableConfig& config, int rank);
+/// Stage `stage` likewise.
+std::string StageLabel(const RoutingTableConfig& config, int stage);
 /// The name of stage `stage` for messages: "stage N", N counted from 0, if the table gives it none.
 std::string StageName(const RoutingTableConfig& config, int stage);
 /// The first stage that is named `name`, which must not be empty; -1: there is none.

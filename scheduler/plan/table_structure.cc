@@ -12,7 +12,7 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -22,11 +22,6 @@ constexpr int kMaxParts = 16;            // of a node
 constexpr int kMaxShare = 10000;
 constexpr double kMaxLinkGbitPerS = 1e6;
 constexpr int64_t kMaxTurns = 65536;  // a node knows which of its parts each of them passes
-
-std::string StageLabel(const RoutingTableConfig& config, int stage) {
-  const std::string& name = config.stage(stage).name();
-  return name.empty() ? Format("stage %d", stage) : Format("stage \"%s\"", name.c_str());
-}
 
 /// Collects the faults of one table, topic by topic.
 class StructureCheck {
@@ -46,9 +41,7 @@ class StructureCheck {
     CheckLinks();
     CheckNodeNames();
     CheckAddresses();
-    if (stages_known_) CheckDevices();
-    CheckEngines();
-    CheckJpegDecoder();
+    for (std::string& fault : CheckDevices(config_)) Add(std::move(fault));
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
       CheckReplicas();
@@ -119,29 +112,6 @@ class StructureCheck {
     const RoutingTableConfig::Precision wire = config_.wire_precision();
     if (wire == RoutingTableConfig::FP32 || wire == RoutingTableConfig::BF16) return;
     Add(Format("wire_precision is %s; expected FP32 or BF16", RoutingTableConfig::Precision_Name(wire).c_str()));
-  }
-
-  void CheckEngines() {
-    if (config_.convolution_engines() != RoutingTableConfig::TIMED || config_.node().empty()) return;
-    const auto on_gpu = [](const NodeConfig& node) { return node.device() != "cpu"; };
-    if (std::any_of(config_.node().begin(), config_.node().end(), on_gpu)) return;
-    Add("convolution_engines is TIMED, but no node computes on a GPU; expected HEURISTIC, or a node with device: "
-        "\"cuda:N\"");
-  }
-
-  /// Pixels must not depend on which node reads a record.
-  void CheckJpegDecoder() {
-    if (config_.jpeg_decoder() != RoutingTableConfig::GPU) return;
-    for (int rank = 0; rank < config_.node_size(); ++rank) {
-      const NodeConfig& node = config_.node(rank);
-      const std::vector<StagePart> parts = PartsOf(node);
-      const bool reads = std::any_of(parts.begin(), parts.end(), [](const StagePart& part) { return part.stage == 0; });
-      if (!reads || node.device() != "cpu") continue;
-      Add(
-          Format("jpeg_decoder is GPU, but %s reads records and computes on processors; expected HOST, or device: "
-                 "\"cuda:N\" for each node of the first stage",
-                 NodeLabel(config_, rank).c_str()));
-    }
   }
 
   void CheckStaleness() {
@@ -367,24 +337,6 @@ class StructureCheck {
     }
   }
 
-  /// A GPU computes for one replica of a stage: NCCL takes no two. Which GPU a scheduler gives to a node is not known
-  /// here.
-  void CheckDevices() {
-    std::map<std::tuple<std::string, std::string, int>, int> first;
-    for (int rank = 0; rank < config_.node_size(); ++rank) {
-      const NodeConfig& node = config_.node(rank);
-      if (node.device() == "cpu" || node.device() == kOwnGpu) continue;
-      for (const StagePart& part : PartsOf(node)) {
-        if (config_.stage(part.stage).kind() != StageConfig::CONV) continue;
-        const auto [entry, fresh] = first.emplace(std::tuple(node.host(), node.device(), part.stage), rank);
-        if (fresh || entry->second == rank) continue;
-        Add(Format("%s: %s and %s both compute on %s of %s; expected a GPU of its own for each replica",
-                   StageLabel(config_, part.stage).c_str(), NodeLabel(config_, entry->second).c_str(),
-                   NodeLabel(config_, rank).c_str(), node.device().c_str(), node.host().c_str()));
-      }
-    }
-  }
-
   /// Every index from 0 to the largest, each exactly once.
   void CheckIndices(int stage) {
     const StageConfig::Kind kind = config_.stage(stage).kind();
@@ -480,6 +432,11 @@ class StructureCheck {
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {
   const std::string& name = config.node(rank).name();
   return name.empty() ? Format("node %d", rank) : Format("node \"%s\"", name.c_str());
+}
+
+std::string StageLabel(const RoutingTableConfig& config, int stage) {
+  const std::string& name = config.stage(stage).name();
+  return name.empty() ? Format("stage %d", stage) : Format("stage \"%s\"", name.c_str());
 }
 
 std::string StageName(const RoutingTableConfig& config, int stage) {
