@@ -221,22 +221,15 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--precision=BF8"), 2,
                          '--precision is "BF8"; expected FP32, TF32, BF16, FP16 or AUTO')
 
-    def test_engines_are_of_gpus(self):
+    def test_what_gpus_do_is_refused_on_processors(self):
         self.make_job(iterations=2)
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=TIMED"), 2,
-                         "convolution_engines is TIMED, but no node computes on a GPU; expected HEURISTIC")
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=FAST"), 2,
-                         '--convolution_engines is "FAST"; expected HEURISTIC or TIMED')
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--convolution_engines=HEURISTIC"), 0,
-                         "Optimization Done")
-
-    def test_jpegs_are_decoded_by_gpus_that_read(self):
-        self.make_job(iterations=2)
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--jpeg_decoder=GPU"), 2,
-                         "reads records and computes on processors; expected HOST")
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--jpeg_decoder=CPU"), 2,
-                         '--jpeg_decoder is "CPU"; expected HOST or GPU')
-        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--jpeg_decoder=HOST"), 0, "Optimization Done")
+        for flag, default, of_gpus, said in (
+                ("convolution_engines", "HEURISTIC", "TIMED", "no node computes on a GPU; expected HEURISTIC"),
+                ("jpeg_decoder", "HOST", "GPU", "reads records and computes on processors; expected HOST")):
+            for value, status, pattern in ((of_gpus, 2, "%s is %s, but .*%s" % (flag, of_gpus, said)),
+                                           ("FAST", 2, '--%s is "FAST"; expected %s or %s' % (flag, default, of_gpus)),
+                                           (default, 0, "Optimization Done")):
+                self.expect_exit(self.hptrain("--solver=solver.prototxt", "--%s=%s" % (flag, value)), status, pattern)
 
     def test_flags_of_the_log_go_along(self):
         self.make_job(iterations=2)
