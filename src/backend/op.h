@@ -184,6 +184,16 @@ class Op {
   /// For its BackwardInput: in[0] is the ReLU's output, which is read now, and d_in[0] is the gradient of its input.
   virtual bool TakeReluGradientBefore() { return false; }
 
+  // A convolution of few groups may be computed group by group, on channels that lie in groups, each NHWC, of all
+  // images: [groups][N, H, W, C / groups], which its neighbours then write and read. Descs remain as they are: what
+  // lies in memory instead is known to the two ops alone. Called behind the calls above; the gradient lies likewise.
+
+  /// In how many groups it would rather have input 0 and output 0. 1: as their descs say.
+  virtual int64_t groups() const { return 1; }
+  /// Input 0, or output 0, lies in so many groups from now on. @return false: it can't, and nothing has changed.
+  virtual bool ReadGroups(int64_t groups) { return groups == 1; }
+  virtual bool WriteGroups(int64_t groups) { return groups == 1; }
+
   /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before
   /// the backward pass.
   virtual bool backward_reads_input() const { return true; }

@@ -5,8 +5,8 @@
 //   2. MarkBackward, backwards: which steps compute gradients, and which inputs receive one from which step.
 //   3. AddSplits: where several steps send a gradient to one tensor, a split step adds them up.
 //   4. SortBySegment: the order of execution.
-//   5. AssignGradients, Defer, FindPortBuffers: buffers of gradients, of whole updates and of what crosses. LeaveRelus:
-//      ReLUs that other steps do on their way.
+//   5. AssignGradients, Defer, FindPortBuffers: buffers of gradients, of whole updates and of what crosses. LeaveRelus,
+//      JoinGroups: what ops do for their neighbours.
 //   6. MakeUpdateOps, MemoryPlanner: ops over a whole update, and where each buffer lies.
 // Values get their buffers in pass 1; a tensor that is the same memory as another one gets the other one's buffer.
 #include "net/node_net_builder.h"
@@ -43,6 +43,7 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   SortBySegment();
   AssignGradients();
   LeaveRelus();
+  JoinGroups();
   Defer();
   FindClears();
   FindPortBuffers();

@@ -67,6 +67,7 @@ class NodeNetBuilder {
   Status AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces);
   bool IsSum(const NetStep& step) const;
   bool PassesGradient(int step) const;
+  NetStep* OnlyReader(int tensor);
   int GradientOf(const EdgePiece& piece, int edge, int tensor);
   StatusOr<std::unique_ptr<Op>> MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in);
 
@@ -75,6 +76,7 @@ class NodeNetBuilder {
   void SortBySegment();
   void AssignGradients();
   void LeaveRelus();
+  void JoinGroups();
   void Defer();
   void FindClears();
   void FindPortBuffers();

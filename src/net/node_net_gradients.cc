@@ -124,29 +124,6 @@ void NodeNetBuilder::AssignGradients() {
   }
 }
 
-// A plain ReLU in place on what a step of the same segment made is left to that step, and its gradient to the step that
-// made it, or to the split that adds up the gradients of its output, where the op can do so, which saves passes over
-// memory.
-void NodeNetBuilder::LeaveRelus() {
-  std::vector<NetStep>& steps = net_->steps_;
-  for (size_t s = 0; s < steps.size(); ++s) {
-    NetStep& relu = steps[s];
-    if (!relu.op->is_plain_relu() || !info_[s].in_place) continue;
-    const auto maker = std::find_if(steps.begin(), steps.end(), [&](const NetStep& step) {
-      return step.layer != nullptr && step.segment == relu.segment && !step.out.empty() && step.out[0] == relu.in[0];
-    });
-    if (maker != steps.end() && maker->op->TakeReluBehind()) relu.forward = false;
-    if (!relu.backward || relu.in_gradient[0] < 0 || relu.in_gradient[0] != relu.out_gradient[0]) continue;
-    const auto is_split = [&](const NetStep& step) {
-      return info_[&step - steps.data()].kind == StepInfo::kSplit && step.in[0] == relu.out[0];
-    };
-    const auto split = std::find_if(steps.begin(), steps.end(), is_split);
-    const bool left = (!relu.forward && maker->op->TakeReluGradientBehind()) ||
-                      (split != steps.end() && split->op->TakeReluGradientBefore());
-    if (left) relu.backward = false;
-  }
-}
-
 // A deferred layer keeps its inputs and its output's gradient for all rows of the update.
 void NodeNetBuilder::Defer() {
   for (size_t s = 0; s < net_->steps_.size(); ++s) {

@@ -87,6 +87,47 @@ TEST_F(FakeGpuContractTest, AnUpdateIsOneLaunch) {
   EXPECT_EQ(train(8) - few, 4 * (1 + kProducts * kOfEach));
 }
 
+/// The layers of AlexNet, cut within its groups of channels, and those of CaffeNet.
+TEST_F(FakeGpuContractTest, ConvolutionsOfGroups) {
+  const auto conv = [](const std::string& name, const std::string& bottom, int groups) {
+    return "layer { name: '" + name + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + name +
+           "' convolution_param { num_output: 16 kernel_size: 3 pad: 1 group: " + std::to_string(groups) +
+           " weight_filler { type: 'msra' } bias_filler { type: 'constant' value: 0.1 } } }\n"
+           "layer { name: 'relu " +
+           name + "' type: 'ReLU' bottom: '" + name + "' top: '" + name + "' }\n";
+  };
+  const auto pool = [](const std::string& name, const std::string& bottom) {
+    return "layer { name: '" + name + "' type: 'Pooling' bottom: '" + bottom + "' top: '" + name +
+           "' pooling_param { kernel_size: 2 stride: " + (name == "pool1" ? "2" : "1") + " } }\n";
+  };
+  const auto norm = [](const std::string& name, const std::string& bottom) {
+    return "layer { name: '" + name + "' type: 'LRN' bottom: '" + bottom + "' top: '" + name +
+           "' lrn_param { local_size: 5 alpha: 0.1 } }\n";
+  };
+  const std::string end =
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'pool5' top: 'ip' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+  const std::string alexnet = conv("conv1", "data", 1) + norm("norm1", "conv1") + pool("pool1", "norm1") +
+                              conv("conv2", "pool1", 2) + norm("norm2", "conv2") + pool("pool2", "norm2"),
+                    caffenet = conv("conv1", "data", 1) + pool("pool1", "conv1") + norm("norm1", "pool1") +
+                               conv("conv2", "norm1", 2) + pool("norm2", "conv2") + norm("pool2", "norm2"),
+                    rest = conv("conv3", "pool2", 1) + conv("conv4", "conv3", 2) + conv("conv5", "conv4", 2) +
+                           pool("pool5", "conv5") + end;
+  ClusterSpec one = Table(1, {}, 3, 0, false), cut;
+  cut.stages = {{"kind: CONV to_layer: 'conv4'", 2}, {"kind: CONV from_layer: 'relu conv4'", 1}};
+  cut.micro_batches = 2;
+  for (const auto& [table, layers] : {std::pair(&cut, alexnet), {&one, caffenet}}) {
+    table->precision = RoutingTableConfig::TF32;
+    table->open_device = [](Rank) {
+      FakeGpu::Options options;
+      options.protect = true;
+      return FakeDevice(options, RoutingTableConfig::TF32);
+    };
+    Check(SolverOf(layers + rest, "", 0.005), {*table});
+  }
+}
+
 /// A gradient that is not finite is seen by its update.
 TEST_F(FakeGpuContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
   ClusterSpec one = Table(1, {}, 3, 0, false);

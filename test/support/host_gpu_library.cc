@@ -65,38 +65,49 @@ class HostGemm : public GpuGemm {
   const ElementType element_;
 };
 
-/// A tensor in either layout: images of channels of pixels, or outputs of channels of taps.
+/// A tensor in either layout: images of channels of pixels, or outputs of channels of taps. In groups each of them is
+/// such a tensor.
 class Places {
  public:
-  Places(int64_t images, int64_t channels, int64_t pixels, bool nhwc)
+  Places(int64_t images, int64_t channels, int64_t pixels, bool nhwc, int64_t groups = 1)
       : count_(images * channels * pixels),
-        image_(channels * pixels),
+        channels_(channels / groups),
+        image_(channels_ * pixels),
         channel_(nhwc ? 1 : pixels),
-        pixel_(nhwc ? channels : 1),
-        channels_(channels) {}
+        pixel_(nhwc ? channels_ : 1),
+        group_(images * image_) {}
 
   int64_t count() const { return count_; }
   int64_t At(int64_t image, int64_t channel, int64_t pixel) const {
-    return image * image_ + channel * channel_ + pixel * pixel_;
+    return channel / channels_ * group_ + image * image_ + channel % channels_ * channel_ + pixel * pixel_;
   }
-  int64_t ChannelOf(int64_t i) const { return i / channel_ % channels_; }
+  int64_t ChannelOf(int64_t i) const { return i / group_ * channels_ + i / channel_ % channels_; }
 
  private:
-  int64_t count_, image_, channel_, pixel_, channels_;
+  int64_t count_, channels_, image_, channel_, pixel_, group_;
 };
+
+/// The same choice as with cuDNN on an H200: few groups, whose pixels are multiples of 16 bytes.
+int64_t GroupsOf(const ConvolutionDesc& desc, const Shape& in, GpuMath math) {
+  constexpr int64_t kMostGroups = 4;
+  const int64_t pack = 16 / static_cast<int64_t>(BytesOf(ElementOf(math)));
+  const bool whole_packs = in[1] / desc.group % pack == 0 && desc.num_output / desc.group % pack == 0;
+  return PrefersNhwc(math) && desc.group <= kMostGroups && whole_packs ? desc.group : 1;
+}
 
 /// The loops of a convolution, and its three products over them.
 class Taps {
  public:
-  Taps(const ConvolutionDesc& desc, const Shape& in, bool nhwc)
+  /// @param groups as GpuConvolution::groups.
+  Taps(const ConvolutionDesc& desc, const Shape& in, bool nhwc, int64_t groups)
       : d_(desc),
         in_(in),
         height_(ConvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h)),
         width_(ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)),
         channels_(in[1] / desc.group),
         outputs_(desc.num_output / desc.group),
-        x_(in[0], in[1], in[2] * in[3], nhwc),
-        y_(in[0], desc.num_output, height_ * width_, nhwc),
+        x_(in[0], in[1], in[2] * in[3], nhwc, groups),
+        y_(in[0], desc.num_output, height_ * width_, nhwc, groups),
         weights_(desc.num_output, channels_, desc.kernel_h * desc.kernel_w, nhwc) {}
 
   int64_t in_count() const { return x_.count(); }
@@ -142,8 +153,14 @@ class Taps {
 class HostConvolution : public GpuConvolution {
  public:
   HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, GpuMath math)
-      : gpu_(gpu), nhwc_(PrefersNhwc(math)), taps_(desc, in, nhwc_), bias_(desc.bias), element_(ElementOf(math)) {}
+      : gpu_(gpu),
+        nhwc_(PrefersNhwc(math)),
+        groups_(GroupsOf(desc, in, math)),
+        taps_(desc, in, nhwc_, groups_),
+        bias_(desc.bias),
+        element_(ElementOf(math)) {}
   bool nhwc() const override { return nhwc_; }
+  int64_t groups() const override { return groups_; }
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
   bool TakeRelu() override { return relu_ = bias_; }
@@ -193,6 +210,7 @@ class HostConvolution : public GpuConvolution {
 
   Gpu* const gpu_;
   const bool nhwc_;
+  const int64_t groups_;
   const Taps taps_;
   const bool bias_;
   const ElementType element_;

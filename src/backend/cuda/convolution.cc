@@ -49,8 +49,8 @@ class WindowOp : public Op {
       : context_(context),
         input_gradient_(desc.input_gradient),
         out_(ConvolutionForm(context, out, convolution->nhwc(), 0)),
-        input_(context, in, convolution->nhwc(), padded_channels),
-        output_(context, out_, convolution->nhwc()),
+        input_(context, in, *convolution, padded_channels),
+        output_(context, out_, *convolution),
         weights_(context, weights, convolution->nhwc(), padded_channels),
         sums_(out_),
         convolution_(std::move(convolution)) {
@@ -103,9 +103,9 @@ class WindowOp : public Op {
   const GpuContext context_;
   const bool input_gradient_;
   const TensorDesc out_;
-  const ConvolutionTensor input_, output_;
+  ConvolutionTensor input_, output_;
   const ConvolutionWeights weights_;
-  const OutputSums sums_;
+  OutputSums sums_;
   std::optional<TypedBias> bias_;
   const std::unique_ptr<GpuConvolution> convolution_;
   size_t input_offset_ = 0, output_offset_ = 0;  // in scratch
@@ -134,6 +134,18 @@ class ConvolutionOp final : public WindowOp {
   }
   bool TakeReluGradientBehind() override {
     ExpectReluGradient();
+    return true;
+  }
+  int64_t groups() const override { return convolution_->groups(); }
+  bool ReadGroups(int64_t groups) override {
+    if (!input_.LieInGroups(groups)) return false;
+    PlanMemory();
+    return true;
+  }
+  bool WriteGroups(int64_t groups) override {
+    if (!output_.LieInGroups(groups)) return false;
+    sums_ = OutputSums(out_, groups);
+    PlanMemory();
     return true;
   }
 

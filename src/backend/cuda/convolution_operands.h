@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/cuda/channel_groups.h"
 #include "backend/cuda/kept_gradients.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/pad_channels.h"
@@ -31,26 +32,46 @@ inline void CopyToForm(const GpuStream& stream, const TensorDesc& desc, const vo
 /// An input or output of any layout and type, or its gradient.
 class ConvolutionTensor {
  public:
-  ConvolutionTensor(const GpuContext& context, const TensorDesc& desc, bool nhwc, int64_t padded_channels = 0)
-      : stream_(context.stream()), desc_(desc), form_(ConvolutionForm(context, desc.shape, nhwc, padded_channels)) {}
+  /// @param convolution whose tensor it is. @param padded_channels as ConvolutionForm's; of one group.
+  ConvolutionTensor(const GpuContext& context, const TensorDesc& desc, const GpuConvolution& convolution,
+                    int64_t padded_channels = 0)
+      : stream_(context.stream()),
+        desc_(desc),
+        form_(ConvolutionForm(context, desc.shape, convolution.nhwc(), padded_channels)),
+        groups_(convolution.groups()) {}
 
+  /// From now on the tensor itself lies in `groups` groups of channels; 1: as its desc says.
+  /// @return false: the library's has others, and nothing has changed.
+  bool LieInGroups(int64_t groups) {
+    const bool may = groups == 1 || (groups == groups_ && SameOrder(desc_, form_) && desc_.element == form_.element);
+    if (may) lies_in_groups_ = groups;
+    return may;
+  }
   /// Of the copy; 0: the tensor is used where it is, and no copy is needed.
   size_t copy_bytes() const { return HasForm() && SurelyAligned() ? 0 : form_.bytes(); }
   const void* Read(const Tensor& tensor, std::byte* copy) const {
     if (InPlace(tensor)) return tensor.data;
-    CopyToForm(stream_, desc_, tensor.data, form_, copy);
+    if (groups_ > 1) {
+      CopyToGroups(stream_, desc_, tensor.data, form_.element, groups_, copy);
+    } else {
+      CopyToForm(stream_, desc_, tensor.data, form_, copy);
+    }
     return copy;
   }
   /// Where it is to be written, for Store.
   void* Target(const Tensor& tensor, std::byte* copy) const { return InPlace(tensor) ? tensor.data : copy; }
   void Store(const void* target, const Tensor& tensor) const {
+    if (target == tensor.data) return;
     if (padded()) return DropPadding(stream_, form_, target, desc_, tensor.data);
-    if (target != tensor.data) CopyLayout(stream_, form_, target, desc_, tensor.data);
+    if (groups_ > 1) return CopyFromGroups(stream_, form_.element, groups_, target, desc_, tensor.data);
+    CopyLayout(stream_, form_, target, desc_, tensor.data);
   }
   bool padded() const { return form_.shape != desc_.shape; }
 
  private:
-  bool HasForm() const { return !padded() && SameOrder(desc_, form_) && desc_.element == form_.element; }
+  bool HasForm() const {
+    return !padded() && lies_in_groups_ == groups_ && SameOrder(desc_, form_) && desc_.element == form_.element;
+  }
   /// Dense rows may be those of a micro-batch behind others' (NetBuffer::kUpdateMatrix); all else is a buffer's start.
   bool SurelyAligned() const {
     return !desc_.dense() || desc_.bytes() / desc_.shape[0] % GpuConvolution::kAlignment == 0;
@@ -61,6 +82,8 @@ class ConvolutionTensor {
 
   const GpuStream stream_;
   const TensorDesc desc_, form_;
+  const int64_t groups_;  // of the library's form
+  int64_t lies_in_groups_ = 1;
 };
 
 /// Weights [A, B, kH, kW], as Caffe has them, in the library's form: where that is [A, kH, kW, B or the padded

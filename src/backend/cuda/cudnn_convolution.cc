@@ -25,11 +25,10 @@ std::string Describe(const ConvolutionDesc& d, const Shape& in) {
       static_cast<long long>(d.dilation_w), static_cast<long long>(d.group));
 }
 
-/// @param dims in the order of NCHW, in either layout. @param pixel elements from one to the next in NHWC; 0: dims[1].
-CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool nhwc, int64_t pixel,
-                         bool is_virtual, const std::string& what) {
-  if (pixel == 0) pixel = dims[1];
-  const std::vector<int64_t> of_nhwc = {pixel * dims[2] * dims[3], 1, pixel * dims[3], pixel};
+/// @param dims in the order of NCHW, in either layout.
+CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool nhwc, bool is_virtual,
+                         const std::string& what) {
+  const std::vector<int64_t> of_nhwc = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
   const std::vector<int64_t> of_nchw = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, what + ", tensor " + static_cast<char>(id));
   tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
@@ -90,12 +89,10 @@ void Finish(CudnnDescriptor descriptor, std::vector<CudnnDescriptor>* to) {
 /// Builds the operations of one convolution.
 class Builder {
  public:
-  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type, bool nhwc,
-          const CudnnPixelStrides& strides)
+  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type, bool nhwc)
       : desc_(desc),
         type_(type),
         nhwc_(nhwc),
-        strides_(strides),
         x_{in.dims()},
         y_{out.dims()},
         weights_{desc.num_output, in[1] / desc.group, desc.kernel_h, desc.kernel_w},
@@ -135,7 +132,7 @@ class Builder {
   /// y = p + b. @return the number of y's part.
   size_t AddBias(Id y, CudnnOperations* operations) const {
     // Of the others' type: cuDNN has no engine for a float32 bias beside 16 bits.
-    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, nhwc_, 0, false, what_), &operations->parts);
+    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, nhwc_, false, what_), &operations->parts);
     const size_t bias = operations->parts.size() - 1;
     CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
     add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
@@ -161,15 +158,15 @@ class Builder {
   /// A tensor of y's shape: y itself, or float32 that is nowhere in memory.
   CudnnDescriptor Value(Id id) const {
     const bool inner = id != Id::kY;
-    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, nhwc_, strides_.y, inner, what_);
+    return TensorOf(id, inner ? CUDNN_DATA_FLOAT : type_, y_, nhwc_, inner, what_);
   }
 
   /// Parts: x, y, weights, window.
   void Convolve(const Kind& kind, Id y, CudnnOperations* operations) const {
     std::vector<CudnnDescriptor>& parts = operations->parts;
-    Finish(TensorOf(Id::kX, type_, x_, nhwc_, strides_.x, false, what_), &parts);
+    Finish(TensorOf(Id::kX, type_, x_, nhwc_, false, what_), &parts);
     Finish(Value(y), &parts);
-    Finish(TensorOf(Id::kWeights, type_, weights_, nhwc_, 0, false, what_), &parts);
+    Finish(TensorOf(Id::kWeights, type_, weights_, nhwc_, false, what_), &parts);
     Finish(WindowOf(desc_, what_), &parts);
     CudnnDescriptor operation(kind.type, what_);
     operation.Set(kind.x, parts[0]);
@@ -184,7 +181,6 @@ class Builder {
   const ConvolutionDesc desc_;
   const cudnnDataType_t type_;
   const bool nhwc_;
-  const CudnnPixelStrides strides_;
   const std::vector<int64_t> x_, y_, weights_;
   const std::string what_;
 };
@@ -196,7 +192,6 @@ ConvolutionDesc OneGroup(ConvolutionDesc desc) {
   desc.group = 1;
   return desc;
 }
-Shape OneGroup(const Shape& in, int64_t groups) { return in.With(1, in[1] / groups); }
 
 bool UseTensorCores(const CudnnConvolutionPlans& plans) {
   const auto use = [](const CudnnPlan& plan) {
@@ -205,27 +200,29 @@ bool UseTensorCores(const CudnnConvolutionPlans& plans) {
   return use(plans.forward) && use(plans.backward_weights) && (!plans.backward_input || use(*plans.backward_input));
 }
 
-/// Whether slices of x, y, weights and bias begin where plans want them to.
-bool MayBeSliced(const ConvolutionDesc& desc, const Shape& in, ElementType element) {
-  constexpr int64_t kMostSlices = 4;  // launches cost too
+/// Whether a plan copies x or y, as its workspace says.
+bool Copies(const CudnnConvolutionPlans& plans) {
+  return plans.workspace_bytes() >= std::min(plans.in.count(), plans.out.count()) * BytesOf(plans.element);
+}
+
+/// Whether pixels, weights and biases of each group begin where plans want them to.
+bool MayLieInGroups(const ConvolutionDesc& desc, const Shape& in, ElementType element) {
+  constexpr int64_t kMostGroups = 4;  // launches cost too
   const auto aligned = [element](int64_t channels) {
     return channels * static_cast<int64_t>(BytesOf(element)) % GpuConvolution::kAlignment == 0;
   };
-  return desc.group > 1 && desc.group <= kMostSlices && aligned(in[1] / desc.group) &&
+  return desc.group > 1 && desc.group <= kMostGroups && aligned(in[1] / desc.group) &&
          aligned(desc.num_output / desc.group);
 }
 
 class CudnnConvolution final : public GpuConvolution {
  public:
-  CudnnConvolution(Gpu* gpu, const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in,
-                   CudnnConvolutionPlans plans)
-      : gpu_(gpu), target_(target), desc_(desc), in_(in), plans_(std::move(plans)) {}
+  CudnnConvolution(Gpu* gpu, const CudnnTarget& target, const ConvolutionDesc& desc, CudnnConvolutionPlans plans)
+      : gpu_(gpu), target_(target), desc_(desc), plans_(std::move(plans)) {}
 
   bool nhwc() const override { return plans_.nhwc; }
-  size_t workspace_bytes() const override {
-    const size_t bytes = std::max(plans_.forward.workspace_bytes(), plans_.backward_weights.workspace_bytes());
-    return plans_.backward_input ? std::max(bytes, plans_.backward_input->workspace_bytes()) : bytes;
-  }
+  int64_t groups() const override { return plans_.groups; }
+  size_t workspace_bytes() const override { return plans_.workspace_bytes(); }
 
   /// Together with the bias, in cuDNN's kernel or in the own one that adds it. Without one cuDNN has no engine for it.
   bool TakeRelu() override {
@@ -243,9 +240,12 @@ class CudnnConvolution final : public GpuConvolution {
   void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
     Run(plans_.forward, x, weights, plans_.bias_fused ? bias : nullptr, y, workspace);
     if (bias == nullptr || plans_.bias_fused) return;
-    const Shape out = ConvolvedShape(desc_, in_);
-    const TensorDesc desc = {out, plans_.nhwc ? out[1] : 1, plans_.element};
-    cuda::AddChannelBias(gpu_->stream(Device::kCompute), desc, bias, y, relu_beside_bias_);
+    const TensorDesc desc = {plans_.out, plans_.nhwc ? plans_.out[1] : 1, plans_.element};
+    for (int64_t group = 0; group < plans_.groups; ++group) {
+      const auto* const of_group = static_cast<const std::byte*>(bias) + group * plans_.out[1] * BytesOf(desc.element);
+      cuda::AddChannelBias(gpu_->stream(Device::kCompute), desc, of_group,
+                           static_cast<std::byte*>(y) + group * desc.bytes(), relu_beside_bias_);
+    }
   }
   void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
     CHECK(plans_.backward_input) << "no gradient of the input was asked for";
@@ -257,15 +257,14 @@ class CudnnConvolution final : public GpuConvolution {
 
  private:
   StatusOr<CudnnPlan> ForwardWithRelu() const {
-    if (plans_.slices == 1) return CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc_, in_, plans_.nhwc);
-    return CudnnConvolutionPlans::MakeForwardWithRelu(target_, OneGroup(desc_), OneGroup(in_, plans_.slices),
-                                                      plans_.nhwc, {in_[1], desc_.num_output});
+    const ConvolutionDesc desc = plans_.groups == 1 ? desc_ : OneGroup(desc_);
+    return CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc, plans_.in, plans_.nhwc);
   }
   /// All groups by one plan, or one after the other.
   void Run(const CudnnPlan& plan, const void* x, const void* weights, const void* bias, const void* y,
            std::byte* workspace) {
-    for (int64_t slice = 0; slice < plans_.slices; ++slice) {
-      const Status status = plan.Run(target_.handle, plans_.PointersOf(slice, x, weights, bias, y), workspace);
+    for (int64_t group = 0; group < plans_.groups; ++group) {
+      const Status status = plan.Run(target_.handle, plans_.PointersOf(group, x, weights, bias, y), workspace);
       if (!status.ok()) gpu_->Fail(status);
     }
   }
@@ -273,7 +272,6 @@ class CudnnConvolution final : public GpuConvolution {
   Gpu* const gpu_;
   const CudnnTarget target_;
   const ConvolutionDesc desc_;
-  const Shape in_;
   CudnnConvolutionPlans plans_;
   bool relu_beside_bias_ = false;
 };
@@ -281,15 +279,14 @@ class CudnnConvolution final : public GpuConvolution {
 }  // namespace
 
 StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                            const Shape& in, bool nhwc,
-                                                            const CudnnPixelStrides& strides) {
+                                                            const Shape& in, bool nhwc) {
   CudnnConvolutionPlans plans;
   plans.nhwc = nhwc;
   plans.element = ElementOf(target.math);
   plans.out = ConvolvedShape(desc, in);
-  plans.channels = in[1];
+  plans.in = in;
   plans.weights = desc.num_output * (in[1] / desc.group) * desc.kernel_h * desc.kernel_w;
-  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element), nhwc, strides);
+  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element), nhwc);
   if (desc.bias) {
     StatusOr<CudnnPlan> fused = CudnnPlan::Make(target, builder.ForwardWithBias(), builder.what() + " plus bias");
     plans.bias_fused = fused.ok();
@@ -310,37 +307,41 @@ StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::MakeBest(const CudnnTarge
                                                                 const Shape& in) {
   const bool nhwc = PrefersNhwc(target.math);
   HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, Make(target, desc, in, nhwc));
-  if (!nhwc || !MayBeSliced(desc, in, plans.element) || UseTensorCores(plans)) return plans;
-  StatusOr<CudnnConvolutionPlans> sliced =
-      Make(target, OneGroup(desc), OneGroup(in, desc.group), nhwc, {in[1], desc.num_output});
-  if (!sliced.ok() || !UseTensorCores(*sliced)) return plans;
-  sliced->slices = desc.group;
-  return sliced;
+  const bool good = UseTensorCores(plans) && !Copies(plans);
+  if (!nhwc || good || !MayLieInGroups(desc, in, plans.element)) return plans;
+  StatusOr<CudnnConvolutionPlans> of_one = Make(target, OneGroup(desc), in.With(1, in[1] / desc.group), nhwc);
+  if (!of_one.ok() || !UseTensorCores(*of_one)) return plans;
+  of_one->groups = desc.group;
+  return of_one;
 }
 
-std::vector<std::pair<int64_t, const void*>> CudnnConvolutionPlans::PointersOf(int64_t s, const void* x,
+size_t CudnnConvolutionPlans::workspace_bytes() const {
+  const size_t bytes = std::max(forward.workspace_bytes(), backward_weights.workspace_bytes());
+  return backward_input ? std::max(bytes, backward_input->workspace_bytes()) : bytes;
+}
+
+std::vector<std::pair<int64_t, const void*>> CudnnConvolutionPlans::PointersOf(int64_t g, const void* x,
                                                                                const void* weights, const void* bias,
                                                                                const void* y) const {
-  const auto slice = [&](const void* data, int64_t elements) -> const void* {
-    return static_cast<const std::byte*>(data) + s * elements * static_cast<int64_t>(BytesOf(element));
+  const auto of_group = [&](const void* data, int64_t elements) -> const void* {
+    return static_cast<const std::byte*>(data) + g * elements * static_cast<int64_t>(BytesOf(element));
   };
   std::vector<std::pair<int64_t, const void*>> pointers = {
-      {kX, slice(x, channels)}, {kWeights, slice(weights, this->weights)}, {kY, slice(y, out[1])}};
-  if (bias != nullptr) pointers.push_back({kBias, slice(bias, out[1])});
+      {kX, of_group(x, in.count())}, {kWeights, of_group(weights, this->weights)}, {kY, of_group(y, out.count())}};
+  if (bias != nullptr) pointers.push_back({kBias, of_group(bias, out[1])});
   return pointers;
 }
 
 StatusOr<CudnnPlan> CudnnConvolutionPlans::MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                               const Shape& in, bool nhwc,
-                                                               const CudnnPixelStrides& strides) {
-  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)), nhwc, strides);
+                                                               const Shape& in, bool nhwc) {
+  const Builder builder(desc, in, ConvolvedShape(desc, in), CudnnTypeOf(ElementOf(target.math)), nhwc);
   return CudnnPlan::Make(target, builder.ForwardWithRelu(), builder.what() + " plus ReLU");
 }
 
 StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
                                                                const ConvolutionDesc& desc, const Shape& in) {
   HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::MakeBest(target, desc, in));
-  return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target, desc, in, std::move(plans)));
+  return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target, desc, std::move(plans)));
 }
 
 }  // namespace hp

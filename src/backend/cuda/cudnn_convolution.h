@@ -11,20 +11,15 @@
 
 namespace hp {
 
-/// Elements from one pixel to the next where x or y is a slice of the channels of a tensor in NHWC; 0: it is whole.
-struct CudnnPixelStrides {
-  int64_t x = 0, y = 0;
-};
-
 /// How cuDNN computes one convolution: a plan for the forward pass and one for each gradient.
 struct CudnnConvolutionPlans {
   /// @param in the input's shape [N, C, H, W]. @param nhwc the layout, as GpuConvolution::nhwc.
   /// @return kFailedPrecondition: cuDNN has no acceptable engine for one of them.
   static StatusOr<CudnnConvolutionPlans> Make(const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in,
-                                              bool nhwc, const CudnnPixelStrides& strides = {});
-  /// The same in the layout that is best for the target's math. Where one of few groups' plans does without tensor
-  /// cores that one group alone would use (AlexNet's conv5 in 16 bits), each group becomes a convolution of its own
-  /// (`slices`): cuDNN copies slices in a workspace, which costs far less.
+                                              bool nhwc);
+  /// The same in the layout that is best for the target's math. Where plans for few groups do without tensor cores that
+  /// one group alone would use, or copy x or y in a workspace (AlexNet's conv2, conv4 and conv5), each group becomes a
+  /// convolution of its own (`groups`), on channels that lie in groups.
   static StatusOr<CudnnConvolutionPlans> MakeBest(const CudnnTarget& target, const ConvolutionDesc& desc,
                                                   const Shape& in);
 
@@ -35,16 +30,18 @@ struct CudnnConvolutionPlans {
   /// The forward plan of a desc with a bias, which it adds, and a ReLU behind, which hands NaNs on. Parameters and
   /// errors as Make's.
   static StatusOr<CudnnPlan> MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
-                                                 const Shape& in, bool nhwc, const CudnnPixelStrides& strides = {});
+                                                 const Shape& in, bool nhwc);
 
-  /// What CudnnPlan::Run takes for the tensors of slice `s` of whole ones. @param bias null: the plan reads none.
-  std::vector<std::pair<int64_t, const void*>> PointersOf(int64_t s, const void* x, const void* weights,
+  /// What CudnnPlan::Run takes for the tensors of group `g`. @param bias null: the plan reads none.
+  std::vector<std::pair<int64_t, const void*>> PointersOf(int64_t g, const void* x, const void* weights,
                                                           const void* bias, const void* y) const;
+  /// Of the three plans.
+  size_t workspace_bytes() const;
 
   bool nhwc = false;
-  int64_t slices = 1;    ///< above 1: so many groups; the plans, and what stands below, are those of the first one
-  int64_t channels = 0;  ///< C
-  int64_t weights = 0;   ///< elements
+  int64_t groups = 1;   ///< as GpuConvolution::groups; the plans, and what stands below, are those of one group
+  Shape in;             ///< [N, C, H, W]
+  int64_t weights = 0;  ///< elements
   CudnnPlan forward;
   bool bias_fused = false;  ///< `forward` adds the bias; else a kernel does (add_bias.h)
   CudnnPlan backward_weights;

@@ -42,6 +42,9 @@ class GpuConvolution {
   /// Whether x and y are NHWC and the weights [O, kH, kW, C / group]. Else all are as Caffe has them: x and y dense
   /// NCHW, the weights [O, C / group, kH, kW]; their type is float32 then.
   virtual bool nhwc() const = 0;
+  /// Above 1, only with nhwc(): x and y lie in so many groups of channels, each NHWC, of all images:
+  /// [groups][N, H, W, C / groups]. That is the desc's number of groups.
+  virtual int64_t groups() const = 0;
   /// That any of the three calls needs; its contents are lost.
   virtual size_t workspace_bytes() const = 0;
   /// Asks for the ReLU of what Forward writes, from now on; before the first call. workspace_bytes() may change. NaNs

@@ -1,3 +1,4 @@
+#include "backend/cuda/channel_places.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
@@ -101,26 +102,27 @@ struct AnyBackward {
 
 /// The common case: NHWC, a window of kSize channels that reaches no further than the next pack. A thread has four
 /// channels and all that their results depend on, 12 of them, in registers: each tensor is read from memory once, and
-/// nothing is kept between the directions.
+/// nothing is kept between the directions. Input and output may each lie in groups of channels.
 template <typename Power, int kSize>
 struct PackedAcross {
   static constexpr int kMargin = kSize / 2, kSpan = 12, kOwn = 4;  // the own channels are 4 to 7 of 12
   static_assert(2 * kMargin <= kOwn);
 
   LrnTerms<Power> t;
-  Divisor packs;  ///< of a pixel
-  int64_t image_packs;
+  Divisor packs;          ///< of a pixel
+  int64_t pixels;         ///< of an image
+  ChannelPlaces in, out;  ///< in packs
 
   struct Span {
     float of[kSpan];
   };
-  /// The packs before, at and behind `at`; zeros beyond the channels.
+  /// A pack and its neighbours; zeros beyond the channels.
   template <typename T>
-  HP_HOST_DEVICE Span Load(const T* at, uint32_t pack) const {
+  HP_HOST_DEVICE Span Load(const T* values, const ChannelPlaces& places, int64_t pixel, uint32_t pack) const {
     Span span = {};
-    if (pack > 0) Place(ReadPack<4>(at - kOwn), 0, &span);
-    Place(ReadPack<4>(at), kOwn, &span);
-    if (pack + 1 < packs.value()) Place(ReadPack<4>(at + kOwn), 2 * kOwn, &span);
+    if (pack > 0) Place(ReadPack<4>(values + kOwn * places.At(pixel, pack - 1)), 0, &span);
+    Place(ReadPack<4>(values + kOwn * places.At(pixel, pack)), kOwn, &span);
+    if (pack + 1 < packs.value()) Place(ReadPack<4>(values + kOwn * places.At(pixel, pack + 1)), 2 * kOwn, &span);
     return span;
   }
   HP_HOST_DEVICE static void Place(const Pack<float, 4>& pack, int first, Span* span) {
@@ -136,9 +138,8 @@ struct PackedAcross {
     for (int j = centre - kMargin + 1; j <= centre + kMargin; ++j) sum += values.of[j];
     return sum;
   }
-  HP_HOST_DEVICE int64_t At(int64_t image, uint32_t i, uint32_t* pack) const {
-    packs.Quotient(i, pack);
-    return 4 * (image * image_packs + i);
+  HP_HOST_DEVICE int64_t PixelOf(int64_t image, uint32_t i, uint32_t* pack) const {
+    return image * pixels + packs.Quotient(i, pack);
   }
 };
 
@@ -153,15 +154,15 @@ struct PackedForward : PackedAcross<Power, kSize> {
 
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     uint32_t pack;
-    const int64_t at = this->At(image, i, &pack);
-    const Span values = this->Load(x + at, pack), squares = this->Squares(values);
+    const int64_t pixel = this->PixelOf(image, i, &pack);
+    const Span values = this->Load(x, this->in, pixel, pack), squares = this->Squares(values);
     Pack<float, 4> result;
     float next;
     for (int k = 0; k < 4; ++k) {
       const float s = this->t.k + this->t.scale * this->WindowSum(squares, Base::kOwn + k);
       result.of[k] = values.of[Base::kOwn + k] * this->t.power(s, &next);
     }
-    WritePack(y + at, result);
+    WritePack(y + Base::kOwn * this->out.At(pixel, pack), result);
   }
 };
 
@@ -177,8 +178,8 @@ struct PackedBackward : PackedAcross<Power, kSize> {
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     constexpr int kOwn = Base::kOwn, kMargin = Base::kMargin;
     uint32_t pack;
-    const int64_t at = this->At(image, i, &pack);
-    const Span values = this->Load(x + at, pack), gradients = this->Load(dy + at, pack);
+    const int64_t pixel = this->PixelOf(image, i, &pack);
+    const Span values = this->Load(x, this->in, pixel, pack), gradients = this->Load(dy, this->out, pixel, pack);
     const Span squares = this->Squares(values);
     Span ratios = {}, powers = {};
     for (int j = kOwn - kMargin; j < 2 * kOwn + kMargin; ++j) {
@@ -191,7 +192,7 @@ struct PackedBackward : PackedAcross<Power, kSize> {
       result.of[k - kOwn] =
           gradients.of[k] * powers.of[k] + this->t.gradient_scale * values.of[k] * this->WindowSum(ratios, k);
     }
-    WritePack(dx + at, result);
+    WritePack(dx + kOwn * this->in.At(pixel, pack), result);
   }
 };
 
@@ -260,7 +261,8 @@ class PackedLrnOp final : public LrnOp<Power, T> {
  public:
   PackedLrnOp(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in)
       : LrnOp<Power, T>(context, desc, power, in),
-        across_{this->terms_, Divisor(in.shape[1] / 4), this->image_size_ / 4} {
+        across_{this->terms_, Divisor(in.shape[1] / 4), in.shape.count(2), PlacesOf(in.shape, 1),
+                PlacesOf(in.shape, 1)} {
     this->scratch_bytes_ = 0;
   }
 
@@ -277,13 +279,24 @@ class PackedLrnOp final : public LrnOp<Power, T> {
     CHECK(Packable({x, dy, dx}));
     Run(PackedBackward<Power, kSize, T>(across_, x, dy, dx));
   }
+  bool ReadGroups(int64_t groups) override { return LieInGroups(groups, &across_.in); }
+  bool WriteGroups(int64_t groups) override { return LieInGroups(groups, &across_.out); }
 
  private:
+  static ChannelPlaces PlacesOf(const Shape& shape, int64_t groups) {
+    return {Divisor(shape[1] / groups / 4), shape[0] * shape.count(2)};
+  }
+  bool LieInGroups(int64_t groups, ChannelPlaces* places) const {
+    const Shape& shape = this->outputs_[0].shape;
+    if (shape[1] % (4 * groups) != 0) return false;
+    *places = PlacesOf(shape, groups);
+    return true;
+  }
   template <typename Functor>
   void Run(const Functor& functor) const {
-    ForEachInRows(this->context_.stream(), this->images_, across_.image_packs, functor);
+    ForEachInRows(this->context_.stream(), this->images_, across_.pixels * across_.packs.value(), functor);
   }
-  const PackedAcross<Power, kSize> across_;
+  PackedAcross<Power, kSize> across_;
 };
 
 template <typename T, typename Power>

@@ -1,3 +1,4 @@
+#include "backend/cuda/channel_places.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
@@ -41,11 +42,12 @@ struct Axis {
 };
 
 /// An image's planes, [planes][height][width][block] in memory: dense has a plane for each channel and block 1, NHWC
-/// one plane and block C. Threads take packs of W neighbours of a block.
+/// one plane and block C, which may lie in groups. Threads take packs of W neighbours of a block.
 struct Geometry {
   Axis rows, columns;
   Divisor packs, in_width, in_height, out_width, out_height;
-  int64_t images, planes, block;
+  int64_t images, planes;
+  ChannelPlaces in_block, out_block;  ///< of planes of all images
 
   Geometry(const PoolingDesc& desc, const TensorDesc& in, const Shape& out, int width)
       : rows(in.shape[2], out[2], desc.global ? in.shape[2] : desc.kernel_h, desc.global ? 1 : desc.stride_h,
@@ -59,7 +61,8 @@ struct Geometry {
         out_height(out[2]),
         images(in.shape[0]),
         planes(in.shape[1] / (in.dense() ? 1 : in.channel_block)),
-        block(in.dense() ? 1 : in.channel_block) {}
+        in_block{Divisor(in.dense() ? 1 : in.channel_block), images * planes * rows.in * columns.in},
+        out_block{in_block.per_group, images * planes * rows.out * columns.out} {}
 
   int64_t in_packs() const { return planes * rows.in * columns.in * packs.value(); }     // of an image
   int64_t out_packs() const { return planes * rows.out * columns.out * packs.value(); }  // of an image
@@ -75,13 +78,15 @@ struct Geometry {
     const uint32_t pixel = packs.Quotient(i, &pack);
     const uint32_t line = width.Quotient(pixel, &column);
     const int64_t plane = image * planes + height.Quotient(line, &row);
-    const int64_t channel = W * pack;
-    return {plane * rows.in * columns.in * block + channel, plane * rows.out * columns.out * block + channel,
+    const uint32_t channel = W * pack;
+    return {in_block.At(plane * rows.in * columns.in, channel), out_block.At(plane * rows.out * columns.out, channel),
             static_cast<int32_t>(row), static_cast<int32_t>(column)};
   }
-  HP_HOST_DEVICE int64_t In(int32_t row, int32_t column) const { return (int64_t{row} * columns.in + column) * block; }
+  HP_HOST_DEVICE int64_t In(int32_t row, int32_t column) const {
+    return (int64_t{row} * columns.in + column) * in_block.per_group.value();
+  }
   HP_HOST_DEVICE int64_t Out(int32_t row, int32_t column) const {
-    return (int64_t{row} * columns.out + column) * block;
+    return (int64_t{row} * columns.out + column) * out_block.per_group.value();
   }
 };
 
@@ -204,9 +209,9 @@ struct StochasticForward {
       }
     }
     if (!train) return Put(choice.Mean(), y + out);
-    const int64_t pixels = int64_t{g.rows.out} * g.columns.out, first_plane = image * g.planes * pixels * g.block;
-    const int64_t within = at.out - first_plane;  // plane * pixels * block + channel in the block
-    const int64_t plane = within / (pixels * g.block), channel = within - plane * pixels * g.block + plane * g.block;
+    const int64_t pixels = int64_t{g.rows.out} * g.columns.out, block = g.out_block.per_group.value();
+    const int64_t within = at.out - image * g.planes * pixels * block;  // plane * pixels * block + channel in the block
+    const int64_t plane = within / (pixels * block), channel = within - plane * pixels * block + plane * block;
     const int64_t unit = channel * pixels + int64_t{at.row} * g.columns.out + at.column;
     const float share = rule.Share(*first_sample + image, unit);
     for (int32_t h = g.rows.Begin(at.row); h < g.rows.End(at.row); ++h) {
@@ -233,6 +238,8 @@ class PoolingOp : public Op {
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
+  bool ReadGroups(int64_t groups) override { return LieInGroups(groups, &Geometry::in_block); }
+  bool WriteGroups(int64_t groups) override { return LieInGroups(groups, &Geometry::out_block); }
 
  protected:
   bool Packs(const void* x, const void* y, const void* saved) const { return packs_ && Packable({x, y, saved}); }
@@ -247,9 +254,17 @@ class PoolingOp : public Op {
   }
 
  private:
+  bool LieInGroups(int64_t groups, ChannelPlaces Geometry::*block) {
+    const int64_t channels = outputs_[0].shape[1];
+    const bool may = groups == 1 || (outputs_[0].channel_block == channels && channels % (4 * groups) == 0);
+    if (!may) return false;
+    for (Geometry* const g : {&by_one_, &by_four_}) (g->*block).per_group = Divisor(outputs_[0].channel_block / groups);
+    return true;
+  }
+
   const GpuContext context_;
   const bool packs_;
-  const Geometry by_one_, by_four_;
+  Geometry by_one_, by_four_;
 };
 
 template <typename T>
@@ -325,6 +340,8 @@ class StochasticPoolingOp final : public MaxPoolingOp<T, Index> {
                                                  train_.value_or(args.batch->train), DataAs<T>(args.in[0]),
                                                  DataAs<T>(args.out[0]), reinterpret_cast<Index*>(args.saved)});
   }
+  bool ReadGroups(int64_t groups) override { return groups == 1; }
+  bool WriteGroups(int64_t groups) override { return groups == 1; }
 
  private:
   const StochasticPoolingRule rule_;

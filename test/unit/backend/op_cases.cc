@@ -37,15 +37,15 @@ auto Dropout(int64_t first_unit) {
 auto Eltwise(EltwiseDesc::Operation operation) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Eltwise({operation, {}}, in); };
 }
-auto Convolution(int64_t kernel, int64_t group) {
+auto Convolution(int64_t kernel, int64_t group, int64_t num_output = 8) {
   ConvolutionDesc desc;
-  desc.num_output = 8, desc.group = group;
+  desc.num_output = num_output, desc.group = group;
   desc.kernel_h = desc.kernel_w = kernel, desc.stride_w = 2, desc.pad_h = 1;
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Convolution(desc, in); };
 }
-auto Deconvolution(int64_t kernel, int64_t group) {
+auto Deconvolution(int64_t kernel, int64_t group, int64_t num_output = 8) {
   ConvolutionDesc desc;
-  desc.num_output = 8, desc.group = group;
+  desc.num_output = num_output, desc.group = group;
   desc.kernel_h = desc.kernel_w = kernel, desc.stride_w = 2, desc.pad_h = 1;
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Deconvolution(desc, in); };
 }
@@ -308,11 +308,20 @@ const OpCase kCases[] = {
     {"clip", Activation(activation::Clip{-1, 0.5f}), {kDense}},
     {"convolution_dense", Convolution(3, 1), {kDense}, 1e-4f, {{8, 12, 3, 3}, {8}}},
     {"convolution_nhwc", Convolution(3, 2), {kNhwc}, 1e-4f, {{8, 6, 3, 3}, {8}}},
+    // 16 bytes of each group at least: GPUs compute such groups one by one.
+    {"convolution_of_groups", Convolution(3, 2, 32), {{{2, 16, 9, 7}, 16}}, 1e-4f, {{32, 8, 3, 3}, {32}}},
+    {"convolution_of_dense_groups", Convolution(3, 4, 32), {{{2, 32, 9, 7}, 1}}, 1e-4f, {{32, 8, 3, 3}, {32}}},
     {"convolution_of_images", Convolution(3, 1), {{{3, 3, 9, 7}, 1}}, 1e-4f, {{8, 3, 3, 3}, {8}}},
     {"convolution_of_few_channels", Convolution(2, 1), {{{2, 5, 6, 5}, 5}}, 1e-4f, {{8, 5, 2, 2}, {8}}},
     {"convolution_1x1", Convolution(1, 1), {kOddNhwc}, 1e-4f, {{8, 13, 1, 1}, {8}}},
     {"deconvolution_dense", Deconvolution(3, 1), {kDense}, 1e-4f, {{12, 8, 3, 3}, {8}}, kDeconvolved},
     {"deconvolution_nhwc", Deconvolution(3, 2), {kNhwc}, 1e-4f, {{12, 4, 3, 3}, {8}}, kDeconvolved},
+    {"deconvolution_of_groups",
+     Deconvolution(3, 2, 32),
+     {{{2, 16, 9, 7}, 16}},
+     1e-4f,
+     {{16, 16, 3, 3}, {32}},
+     kDeconvolved},
     {"deconvolution_1x1", Deconvolution(1, 1), {kOddNhwc}, 1e-4f, {{13, 8, 1, 1}, {8}}, kDeconvolved},
     {"inner_product", InnerProduct, {{{40, 30}, 1}}, 1e-4f, {{11, 30}, {11}}},
     {"inner_product_of_blocks", InnerProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}, {11}}},

@@ -74,14 +74,23 @@ class OpBench {
     batch_.global_rows = kBatches * rows;
     batch_.batch_labels = all.first(batch_.global_rows);  // of rows of several labels: their counts
     batch_.labels = all.subspan(labels, labels);
-    args_.saved = Allocate(op_->saved_bytes());
-    args_.scratch = Allocate(op_->scratch_bytes());
+    AllocateWork();
     batch_.first_sample_on_device = reinterpret_cast<const uint64_t*>(Allocate(sizeof(uint64_t)));
     batch_.loss_scale_on_device = reinterpret_cast<const float*>(Allocate(sizeof(float)));
     args_.in = in_, args_.out = out_, args_.d_in = d_in_, args_.d_out = d_out_;
     args_.d_params = d_param_pointers_;
     args_.batch = &batch_;
   }
+
+  /// Input 0 and output 0, both NHWC, and their gradients lie in so many groups of channels from now on
+  /// (Op::ReadGroups, Op::WriteGroups). Before the first Load. @return false: the op refuses.
+  bool LieInGroups(int64_t input, int64_t output) {
+    if (!op_->ReadGroups(input) || !op_->WriteGroups(output)) return false;
+    in_groups_ = input, out_groups_ = output;
+    AllocateWork();
+    return true;
+  }
+  Op& op() { return *op_; }
 
   /// Puts other inputs, parameters, gradients, labels and samples into the same memory.
   void Load(uint32_t seed) {
@@ -90,9 +99,11 @@ class OpBench {
       if (shares_) values = RandomValues(in_[i].count(), seed + i, 0.1f, 1);
       if (below_ > 0) values = RandomValues(in_[i].count(), seed + i, 0, static_cast<float>(below_));
       for (float& value : values) value = below_ > 0 ? std::floor(value) : value;
-      Write(in_[i], values);
+      Write(in_[i], values, i == 0 ? in_groups_ : 1);
     }
-    for (size_t i = 0; i < d_out_.size(); ++i) Write(d_out_[i], RandomValues(d_out_[i].count(), seed + 50 + i));
+    for (size_t i = 0; i < d_out_.size(); ++i) {
+      Write(d_out_[i], RandomValues(d_out_[i].count(), seed + 50 + i), i == 0 ? out_groups_ : 1);
+    }
     ++version_;
     for (size_t i = 0; i < params_.size(); ++i) {
       Write(params_[i], RandomValues(params_[i].count(), seed + 70 + i));
@@ -127,8 +138,8 @@ class OpBench {
   }
   std::vector<Values> Results() {
     std::vector<Values> results;
-    for (const Tensor& tensor : out_) results.push_back(Read(tensor));
-    for (const Tensor& tensor : d_in_) results.push_back(Read(tensor));
+    for (const Tensor& tensor : out_) results.push_back(Read(tensor, &tensor == out_.data() ? out_groups_ : 1));
+    for (const Tensor& tensor : d_in_) results.push_back(Read(tensor, &tensor == d_in_.data() ? in_groups_ : 1));
     for (const Tensor& tensor : d_params_) results.push_back(Read(tensor));
     return results;
   }
@@ -152,22 +163,42 @@ class OpBench {
     return buffers_.back().data();
   }
   Tensor Allocate(const TensorDesc& desc) { return {desc, Allocate(desc.bytes())}; }
+  void AllocateWork() {
+    args_.saved = Allocate(op_->saved_bytes());
+    args_.scratch = Allocate(op_->scratch_bytes());
+  }
+  /// NHWC to groups, or back.
+  static void Regroup(const TensorDesc& desc, int64_t groups, bool back, const void* from, void* to) {
+    const int64_t channels = desc.shape[1], of_group = channels / groups;
+    int64_t in_groups = 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      for (int64_t pixel = 0; pixel < desc.count() / channels; ++pixel) {
+        for (int64_t c = 0; c < of_group; ++c, ++in_groups) {
+          const int64_t nhwc = pixel * channels + g * of_group + c;
+          const float value = GetElement(desc.element, from, back ? in_groups : nhwc);
+          SetElement(desc.element, value, to, back ? nhwc : in_groups);
+        }
+      }
+    }
+  }
 
   void Copy(void* to, const void* from, size_t bytes) {
     device_->Upload(Device::kCompute, to, from, bytes);
     ASSERT_TRUE(device_->Synchronize().ok());
   }
-  void Write(const Tensor& tensor, Values values) {
+  void Write(const Tensor& tensor, Values values, int64_t groups = 1) {
     for (float& value : values) value = Rounded(element_, value);
-    Values memory(values.size());
+    Values memory(values.size()), regrouped(values.size());
     WriteTensor({tensor.desc, memory.data()}, values);
-    Copy(tensor.data, memory.data(), tensor.desc.bytes());
+    if (groups > 1) Regroup(tensor.desc, groups, false, memory.data(), regrouped.data());
+    Copy(tensor.data, groups > 1 ? regrouped.data() : memory.data(), tensor.desc.bytes());
   }
-  Values Read(const Tensor& tensor) {
-    Values memory(tensor.count());
+  Values Read(const Tensor& tensor, int64_t groups = 1) {
+    Values memory(tensor.count()), regrouped(tensor.count());
     device_->Download(Device::kCompute, memory.data(), tensor.data, tensor.desc.bytes());
     EXPECT_TRUE(device_->Synchronize().ok());
-    return ReadTensor({tensor.desc, memory.data()});
+    if (groups > 1) Regroup(tensor.desc, groups, true, memory.data(), regrouped.data());
+    return ReadTensor({tensor.desc, groups > 1 ? regrouped.data() : memory.data()});
   }
 
   Device* const device_;
@@ -181,6 +212,7 @@ class OpBench {
   std::vector<float*> d_param_pointers_;
   std::vector<PackedParams> packed_;
   uint64_t version_ = 0;
+  int64_t in_groups_ = 1, out_groups_ = 1;
   static constexpr int64_t kBatches = 3;  // of this size are the global batch; this one is the second
   Tensor labels_;
   BatchContext batch_;

@@ -154,12 +154,6 @@ TEST_P(CudnnPlans, TakeAReluWhereTheyTakeTheBias) {
   EXPECT_GT(taken, 0);
 }
 
-/// Of the three plans.
-size_t WorkspaceOf(const CudnnConvolutionPlans& plans) {
-  size_t bytes = std::max(plans.forward.workspace_bytes(), plans.backward_weights.workspace_bytes());
-  return plans.backward_input ? std::max(bytes, plans.backward_input->workspace_bytes()) : bytes;
-}
-
 /// In NHWC, engines for float32 copy images to NCHW and back in their workspace.
 TEST_P(CudnnPlans, Float32WantsNoMoreWorkspaceInNchw) {
   for (const Case& c : kCases) {
@@ -170,61 +164,70 @@ TEST_P(CudnnPlans, Float32WantsNoMoreWorkspaceInNchw) {
     ASSERT_TRUE(nhwc.ok()) << nhwc.status();
     EXPECT_TRUE(nchw->bias_fused);
     constexpr size_t kLittle = 1 << 20;
-    EXPECT_LE(WorkspaceOf(*nchw), WorkspaceOf(*nhwc) + kLittle);
+    EXPECT_LE(nchw->workspace_bytes(), nhwc->workspace_bytes() + kLittle);
     if (std::string(c.name) == "VGG conv1_2") {
-      EXPECT_LE(WorkspaceOf(*nchw), kLittle);
-      EXPECT_GT(WorkspaceOf(*nhwc), size_t{1500} << 20);
+      EXPECT_LE(nchw->workspace_bytes(), kLittle);
+      EXPECT_GT(nhwc->workspace_bytes(), size_t{1500} << 20);
     }
   }
 }
 
-/// Channels of x, y and the bias, and rows of the weights, belong to a group.
-TEST_P(CudnnPlans, SlicesAreTheGroups) {
+/// x and y of each group follow each other, as do rows of the weights and places of the bias.
+TEST_P(CudnnPlans, GroupsFollowEachOther) {
   auto plans = Make(Desc({.name = "", .in = {}, .num_output = 16, .kernel = 3}), {2, 8, 5, 5}, GpuMath::kBFloat16);
   ASSERT_TRUE(plans.ok()) << plans.status();
-  plans->slices = 2;  // of 16 channels and 32 outputs
-  const std::vector<std::byte> memory(10'000);
+  plans->groups = 2;  // of 16 channels and 32 outputs
+  const std::vector<std::byte> memory(20'000);
   const std::byte* const x = memory.data();
   const std::byte *const weights = x + 1000, *const bias = x + 8000, *const y = x + 9000;
   using Pointers = std::vector<std::pair<int64_t, const void*>>;
   using Id = CudnnConvolutionPlans::Id;
   EXPECT_EQ(plans->PointersOf(0, x, weights, bias, y),
             (Pointers{{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}, {Id::kBias, bias}}));
-  const std::byte* const more = weights + 2 * 16 * 8 * 3 * 3;
+  const std::byte *const next_x = x + 2 * (2 * 8 * 5 * 5), *const next_y = y + 2 * (2 * 16 * 3 * 3),
+                         *const more = weights + 2 * (16 * 8 * 3 * 3);
   EXPECT_EQ(plans->PointersOf(1, x, weights, bias, y),
-            (Pointers{{Id::kX, x + 2 * 8}, {Id::kWeights, more}, {Id::kY, y + 2 * 16}, {Id::kBias, bias + 2 * 16}}));
+            (Pointers{{Id::kX, next_x}, {Id::kWeights, more}, {Id::kY, next_y}, {Id::kBias, bias + 2 * 16}}));
   EXPECT_EQ(plans->PointersOf(1, x, weights, nullptr, y),
-            (Pointers{{Id::kX, x + 2 * 8}, {Id::kWeights, more}, {Id::kY, y + 2 * 16}}));
+            (Pointers{{Id::kX, next_x}, {Id::kWeights, more}, {Id::kY, next_y}}));
 }
 
-/// Groups whose plans do without tensor cores are computed one by one, with them; others are not.
-TEST_P(CudnnPlans, FewGroupsUseTensorCores) {
-  const auto desc_of = [](int64_t num_output, int64_t kernel, int64_t group) {
-    return Desc({.name = "", .in = {}, .num_output = num_output, .kernel = kernel, .pad = kernel / 2, .group = group});
-  };
-  int sliced = 0;
+ConvolutionDesc DescOfGroups(int64_t num_output, int64_t kernel, int64_t group) {
+  return Desc({.name = "", .in = {}, .num_output = num_output, .kernel = kernel, .pad = kernel / 2, .group = group});
+}
+
+/// AlexNet's convolutions of two groups. cuDNN's own engines for groups copy all tensors, or do without tensor cores.
+TEST_P(CudnnPlans, FewGroupsUseTensorCoresAndAreNotCopied) {
   for (const auto& [in, num_output, kernel] : {std::tuple(Shape{256, 96, 27, 27}, 256, 5),
                                                {Shape{256, 384, 13, 13}, 384, 3},
                                                {Shape{256, 384, 13, 13}, 256, 3}}) {
     for (const GpuMath math : {GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16}) {
       SCOPED_TRACE(testing::Message() << "[" << in << "] to " << num_output << ", math " << static_cast<int>(math));
-      const ConvolutionDesc desc = desc_of(num_output, kernel, 2);
+      const ConvolutionDesc desc = DescOfGroups(num_output, kernel, 2);
       const auto best = CudnnConvolutionPlans::MakeBest(Target(math), desc, in);
       ASSERT_TRUE(best.ok()) << best.status();
       for (const CudnnPlan* plan : {&best->forward, &best->backward_weights, &*best->backward_input}) {
         EXPECT_TRUE(Has(*plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
       }
-      EXPECT_EQ(best->out[1] * best->slices, num_output);
-      sliced += best->slices == 2;
+      EXPECT_EQ(best->groups, 2);
+      EXPECT_EQ(best->out[1], num_output / 2);
+      EXPECT_EQ(best->in, in.With(1, in[1] / 2));
+      if (math == GpuMath::kTf32) continue;  // an A100's engines for it transpose some tensors
+      EXPECT_LE(best->workspace_bytes(), size_t{6} << 20);
+      const auto whole = Make(desc, in, math);
+      ASSERT_TRUE(whole.ok()) << whole.status();
+      EXPECT_GT(whole->workspace_bytes(), size_t{60} << 20);
     }
   }
-  EXPECT_GT(sliced, 0) << "cuDNN's own engines for groups use them by now";
+}
+
+TEST_P(CudnnPlans, OtherGroupsAreComputedTogether) {
   const Shape in = {8, 64, 9, 9};
   for (const auto& [num_output, group, math] :
        {std::tuple(64, 2, GpuMath::kFloat32), {64, 32, GpuMath::kBFloat16}, {24, 2, GpuMath::kBFloat16}}) {
-    const auto best = CudnnConvolutionPlans::MakeBest(Target(math), desc_of(num_output, 3, group), in);
+    const auto best = CudnnConvolutionPlans::MakeBest(Target(math), DescOfGroups(num_output, 3, group), in);
     ASSERT_TRUE(best.ok()) << best.status();
-    EXPECT_EQ(best->slices, 1) << "FP32, many groups, or slices that are not aligned";
+    EXPECT_EQ(best->groups, 1) << "FP32, many groups, or pixels that are not aligned";
   }
 }
 
@@ -241,8 +244,8 @@ TEST_P(CudnnPlans, ImagesOfEightChannelsWantLittleWorkspace) {
       ASSERT_TRUE(images.ok()) << images.status();
       ASSERT_TRUE(padded.ok()) << padded.status();
       EXPECT_TRUE(padded->bias_fused);
-      EXPECT_LE(WorkspaceOf(*padded), size_t{8} << 20);
-      EXPECT_GT(WorkspaceOf(*images), size_t{48} << 20);
+      EXPECT_LE(padded->workspace_bytes(), size_t{8} << 20);
+      EXPECT_GT(images->workspace_bytes(), size_t{48} << 20);
     }
   }
 }

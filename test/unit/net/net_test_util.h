@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "layers/op_factories.h"
 #include "net/node_net.h"
 #include "net/plan/cuts.h"
 #include "net/plan/graph.h"
@@ -100,12 +101,13 @@ struct PlacedNet {
     }
     return found;
   }
-  std::unique_ptr<NodeNet> MakeNet(int stage, int part, int64_t rows, int64_t update_rows = 0) const {
+  std::unique_ptr<NodeNet> MakeNet(int stage, int part, int64_t rows, int64_t update_rows = 0,
+                                   const OpFactories& ops = OpFactories::BuiltIn()) const {
     static const std::unique_ptr<Backend> backend = MakeCpuBackend();
     auto plan = NodePlan::Create(*graph, *placement, {{{stage, part}}, kSample, update_rows});
     EXPECT_TRUE(plan.ok()) << plan.status();
     if (!plan.ok()) return nullptr;
-    auto net = NodeNet::Create(*plan, {.backend = backend.get()}, rows);
+    auto net = NodeNet::Create(*plan, {.backend = backend.get(), .ops = &ops}, rows);
     EXPECT_TRUE(net.ok()) << net.status();
     return net.ok() ? *std::move(net) : nullptr;
   }
