@@ -4,6 +4,7 @@
 #include "backend/update.h"
 #include "tensor/buffer.h"
 #include "tensor/device.h"
+#include "tensor/raw_images.h"
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -117,6 +118,8 @@ struct OpArgs {
   std::byte* saved = nullptr;        ///< saved_bytes(), kept from Forward to the last backward call for the same rows
   std::byte* scratch = nullptr;      ///< scratch_bytes(), contents lost after each call
   const BatchContext* batch = nullptr;  ///< not null
+  /// Not null: what Forward reads in the place of in[0], which holds nothing (Op::reads_raw_images).
+  const RawImages* raw_images = nullptr;
   /// The classes of a sampled product, for it and for the loss behind it: of the batch of these rows, and of the whole
   /// update. Null: the op computes all its classes.
   const BatchSample* sample = nullptr;
@@ -193,6 +196,11 @@ class Op {
   /// Input 0, or output 0, lies in so many groups from now on. @return false: it can't, and nothing has changed.
   virtual bool ReadGroups(int64_t groups) { return groups == 1; }
   virtual bool WriteGroups(int64_t groups) { return groups == 1; }
+
+  /// Whether Forward can read raw images in the place of input 0, which are the net's own (OpArgs::raw_images):
+  /// it makes a form of its own of them, so that nobody has to write floats for it. The backward pass does not read
+  /// input 0.
+  virtual bool reads_raw_images() const { return false; }
 
   /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before
   /// the backward pass.

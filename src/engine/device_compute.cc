@@ -107,15 +107,25 @@ void DeviceCompute::Forward(const Task& task) {
   bridge_->BeginWork();
   RefreshPacked(work.run);
   options_.device->RunCaptured(KeyOf(raw ? kCapturedForwardOfRaw : kCapturedForward, task.segment, work), [&] {
-    if (raw) {
-      const Phase phase = model_.schedule().PhaseOf(task.id);
-      expander_->Expand(phase, work.net.rows(), bridge_->raw(task.solver), bridge_->images(task.solver));
-    }
+    if (raw) return ForwardOfRaw(&work);
     work.net.Forward(task.segment, work.run);
   });
   bridge_->FetchStatistics(work.net, work.run);
   bridge_->EndWork();
   staging_->Send(task, work.net, work.run, false);
+}
+
+void DeviceCompute::ForwardOfRaw(Work* work) {
+  const Task& task = work->task;
+  const Phase phase = model_.schedule().PhaseOf(task.id);
+  const RawImages images = expander_->ImagesOf(phase, bridge_->raw(task.solver));
+  if (work->net.reads_raw_images()) {
+    work->run.raw_images = &images;
+  } else {
+    expander_->Expand(images, work->net.rows(), bridge_->images(task.solver));
+  }
+  work->net.Forward(task.segment, work->run);
+  work->run.raw_images = nullptr;
 }
 
 void DeviceCompute::Backward(const Task& task) {

@@ -52,6 +52,8 @@ class DeviceCompute : public Compute {
   /// of the net's steps.
   Device::CaptureKey KeyOf(CaptureKind kind, int part, const Work& work) const;
   void Forward(const Task& task) override;
+  /// Of raw images on the device.
+  void ForwardOfRaw(Work* work);
   void Backward(const Task& task) override;
   /// As RunBackward of a task that gives gradients to exchanges.
   void BackwardInPieces(const Work& work);

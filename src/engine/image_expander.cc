@@ -78,10 +78,14 @@ void ImageExpander::Decode(MsgId id, Phase phase, int64_t rows, const void* on_h
                    [&](int64_t row) { return input.Describe(id, row); });
 }
 
-void ImageExpander::Expand(Phase phase, int64_t rows, const std::byte* raw, float* images) const {
+RawImages ImageExpander::ImagesOf(Phase phase, const std::byte* raw) const {
   const auto rule = rules_.find(phase);
   CHECK(rule != rules_.end());
-  backend_->FloatImages(rule->second, rows, raw, images);
+  return {rule->second, raw};
+}
+
+void ImageExpander::Expand(const RawImages& raw, int64_t rows, float* images) const {
+  backend_->FloatImages(raw.rule, rows, raw.data, images);
 }
 
 }  // namespace hp

@@ -37,9 +37,11 @@ class ImageExpander {
   /// @param rows of `id`. @param on_host as Input::images, raw; must stay until the work is done. @param raw where they
   /// are copied to.
   void Decode(MsgId id, Phase phase, int64_t rows, const void* on_host, std::byte* raw) const;
-  /// Puts the work for `rows` images of a phase into Device::kCompute.
-  /// @param raw RawImagesBytes of them. @param images dense [rows, C, H, W].
-  void Expand(Phase phase, int64_t rows, const std::byte* raw, float* images) const;
+  /// What is to become of the raw images of a phase. @param raw of all rows, on the device.
+  RawImages ImagesOf(Phase phase, const std::byte* raw) const;
+  /// Puts the work for `rows` images into Device::kCompute.
+  /// @param images dense [rows, C, H, W].
+  void Expand(const RawImages& raw, int64_t rows, float* images) const;
 
  private:
   ImageExpander(const Inputs& inputs, Device* device, Backend* backend)

@@ -88,7 +88,9 @@ void NodeNet::Forward(int segment, const NetRun& run) const {
 void NodeNet::ForwardStep(const NetStep& step, const NetRun& run) const {
   if (!step.forward) return;
   BoundArgs bound;
-  step.op->Forward(Bind(step, run, &bound));
+  OpArgs args = Bind(step, run, &bound);
+  if (&step - steps_.data() == raw_reader_) args.raw_images = run.raw_images;
+  step.op->Forward(args);
 }
 
 void NodeNet::Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const {

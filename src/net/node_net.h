@@ -90,6 +90,7 @@ struct NetRun {
   std::span<std::byte* const> update_matrices;  ///< the first row of each matrix of update_row_bytes()
   int64_t update_row = 0;                       ///< first row of this micro-batch within the update's matrices
   float* images = nullptr;                      ///< images_bytes(); null where none are read
+  const RawImages* raw_images = nullptr;        ///< for Forward of a net that reads them; `images` hold nothing then
   std::byte* scratch = nullptr;                 ///< scratch_bytes(): one for all steps, which must not overlap
   BatchContext batch;                           ///< labels, loss scale and place of the rows in the training
   std::span<const ParamView> params;            ///< one for each of plan().params()
@@ -144,6 +145,9 @@ class NodeNet {
   size_t images_bytes() const;
   /// Of the same as raw images (tensor/raw_images.h); 0: none are read, or they can't be raw.
   size_t raw_images_bytes() const;
+  /// Whether the raw images may stay as they are: the one step that reads the images makes of them what it needs
+  /// (NetRun::raw_images).
+  bool reads_raw_images() const { return raw_reader_ >= 0; }
   /// These labels, dense [rows, ...]; empty: a row has one, or the node reads no images. @param images NetRun::images.
   std::span<const float> LabelsBehind(const float* images) const;
 
@@ -199,6 +203,7 @@ class NodeNet {
   std::vector<int> kept_;
   std::vector<size_t> update_row_bytes_;
   size_t arena_bytes_ = 0, port_bytes_ = 0, scratch_bytes_ = 0;
+  int raw_reader_ = -1;  // a step
 };
 
 }  // namespace hp

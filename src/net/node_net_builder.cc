@@ -6,7 +6,7 @@
 //   3. AddSplits: where several steps send a gradient to one tensor, a split step adds them up.
 //   4. SortBySegment: the order of execution.
 //   5. AssignGradients, Defer, FindPortBuffers: buffers of gradients, of whole updates and of what crosses. LeaveRelus,
-//      JoinGroups: what ops do for their neighbours.
+//      JoinGroups, LeaveRawImages: what ops do for their neighbours.
 //   6. MakeUpdateOps, MemoryPlanner: ops over a whole update, and where each buffer lies.
 // Values get their buffers in pass 1; a tensor that is the same memory as another one gets the other one's buffer.
 #include "net/node_net_builder.h"
@@ -44,6 +44,7 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   AssignGradients();
   LeaveRelus();
   JoinGroups();
+  LeaveRawImages();
   Defer();
   FindClears();
   FindPortBuffers();

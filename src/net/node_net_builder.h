@@ -77,6 +77,7 @@ class NodeNetBuilder {
   void AssignGradients();
   void LeaveRelus();
   void JoinGroups();
+  void LeaveRawImages();
   void Defer();
   void FindClears();
   void FindPortBuffers();

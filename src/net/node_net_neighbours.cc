@@ -58,4 +58,15 @@ void NodeNetBuilder::JoinGroups() {
   }
 }
 
+// Raw images are left to the only step that reads images, if it can make of them what it needs.
+void NodeNetBuilder::LeaveRawImages() {
+  if (net_->raw_images_bytes() == 0 || !kept_.empty()) return;
+  for (size_t t = 0; t < net_->tensors_.size(); ++t) {
+    if (net_->buffers_[net_->tensors_[t].value].kind != NetBuffer::kImages) continue;
+    const NetStep* const reader = OnlyReader(static_cast<int>(t));
+    const bool leave = reader != nullptr && reader->segment == 0 && reader->op->reads_raw_images();
+    if (leave) net_->raw_reader_ = static_cast<int>(reader - net_->steps_.data());
+  }
+}
+
 }  // namespace hp

@@ -43,4 +43,10 @@ struct RawImageRule {
   }
 };
 
+/// The raw images of a micro-batch, and what becomes of them.
+struct RawImages {
+  RawImageRule rule;
+  const std::byte* data = nullptr;  ///< RawImagesBytes
+};
+
 }  // namespace hp

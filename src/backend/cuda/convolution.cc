@@ -40,6 +40,7 @@ class WindowOp : public Op {
     }
   }
 
+  bool reads_raw_images() const final { return keeps_input() && input_.may_be_raw() && !input_gradient_; }
   bool backward_reads_input() const final { return !keeps_input(); }
   bool backward_reads_output() const final { return relu_gradient_; }
 
@@ -92,7 +93,10 @@ class WindowOp : public Op {
   void TakeBackRelu(const OpArgs& args) const {
     sums_.TakeRelu(context_.stream(), args.out[0].data, args.d_out[0].data, Sums(args));
   }
-  const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], InputCopy(args)); }
+  const void* Source(const OpArgs& args) const {
+    if (args.raw_images != nullptr) return input_.ReadRaw(*args.raw_images, InputCopy(args));
+    return input_.Read(args.in[0], InputCopy(args));
+  }
   void* Output(const OpArgs& args) const { return output_.Target(args.out[0], args.scratch + output_offset_); }
   const void* OutputGradient(const OpArgs& args) const {
     return output_.Read(args.d_out[0], args.scratch + output_offset_);

@@ -58,6 +58,12 @@ class ConvolutionTensor {
     }
     return copy;
   }
+  /// Read of the net's images, of which the padded copy is made at once.
+  const void* ReadRaw(const RawImages& images, std::byte* copy) const {
+    PadImages(stream_, images, form_, copy);
+    return copy;
+  }
+  bool may_be_raw() const { return padded() && desc_.plain(); }
   /// Where it is to be written, for Store.
   void* Target(const Tensor& tensor, std::byte* copy) const { return InPlace(tensor) ? tensor.data : copy; }
   void Store(const void* target, const Tensor& tensor) const {

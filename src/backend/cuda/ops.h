@@ -30,6 +30,8 @@ void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts);
 void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts);
 /// Backend::FloatImages.
 void FloatImages(const GpuStream& stream, const RawImageRule& rule, int64_t rows, const std::byte* raw, float* out);
+/// PadChannels of what FloatImages makes of `images`, with the same bits.
+void PadImages(const GpuStream& stream, const RawImages& images, const TensorDesc& padded_desc, void* padded);
 /// Backend::Clear.
 void Clear(const GpuStream& stream, std::span<float> values);
 

@@ -91,6 +91,10 @@ class OpBench {
     return true;
   }
   Op& op() { return *op_; }
+  /// Puts `values` into input 0.
+  void LoadInput(const Values& values) { Write(in_[0], values, in_groups_); }
+  /// What input 0 is made of from now on, in the device's memory; must outlive the calls.
+  void UseRawImages(const RawImages* images) { args_.raw_images = images; }
 
   /// Puts other inputs, parameters, gradients, labels and samples into the same memory.
   void Load(uint32_t seed) {

@@ -1,34 +1,10 @@
-#include "tensor/raw_images.h"
-
-#include "test/unit/backend/op_test_util.h"
+#include "test/unit/backend/raw_image_batch.h"
 
 namespace hp::test {
 namespace {
 
-/// Raw images in memory that the backend under test reaches.
-struct Batch {
-  int64_t rows;
-  RawImageRule rule;
-  ReachableVector<std::byte> raw;
-  Values mean;
-};
-
-/// Images that are each cropped elsewhere, mirrored or not, in either order of bytes.
-Batch SomeImages(int64_t rows, const Shape& crop, bool mean_image) {
-  Batch batch{rows, {crop[0], crop[1], crop[2], 0.017f}, {}, {}};
-  if (mean_image) batch.rule.mean_height = crop[1] + 4, batch.rule.mean_width = crop[2] + 3;
-  batch.mean = RandomValues(batch.rule.mean_values(), 1, 90, 130);
-  batch.rule.mean = batch.mean.data();
-  batch.raw.resize(RawImagesBytes(rows, batch.rule.values()));
-  auto* const images = reinterpret_cast<RawImage*>(batch.raw.data());
-  for (int32_t row = 0; row < rows; ++row) images[row] = {row % 5, row % 4, row % 2, row / 2 % 2};
-  std::mt19937 random(2);
-  for (size_t i = rows * sizeof(RawImage); i < batch.raw.size(); ++i) batch.raw[i] = static_cast<std::byte>(random());
-  return batch;
-}
-
 /// By another way than the rule's: through the whole images.
-Values Expected(const Batch& batch) {
+Values Expected(const RawImageBatch& batch) {
   const RawImageRule& rule = batch.rule;
   const auto* const images = reinterpret_cast<const RawImage*>(batch.raw.data());
   const auto* bytes = reinterpret_cast<const uint8_t*>(images + batch.rows);
@@ -54,7 +30,7 @@ TEST(FloatImages, AreCroppedMirroredAndLessTheirMean) {
   for (const Shape& crop : {Shape{3, 7, 5}, Shape{1, 8, 8}, Shape{4, 1, 300}, Shape{2, 33, 40}}) {
     for (const bool mean_image : {false, true}) {
       for (const int64_t rows : {1, 9}) {
-        const Batch batch = SomeImages(rows, crop, mean_image);
+        const RawImageBatch batch = SomeImages(rows, crop, mean_image);
         Values made(rows * batch.rule.values() + 1, 77);
         UnderTest().backend->FloatImages(batch.rule, rows, batch.raw.data(), made.data());
         if (UnderTest().waits) {

@@ -22,6 +22,7 @@ class GroupedOp final : public Op {
   void BackwardInput(const OpArgs&) override {}
   bool TakeReluBehind() override { return !pools_; }
   bool TakeReluGradientBehind() override { return !pools_; }
+  bool reads_raw_images() const override { return !pools_; }
   bool backward_reads_output() const override { return false; }
   int64_t groups() const override { return own_; }
   bool ReadGroups(int64_t groups) override { return Take(groups, &read_); }
@@ -60,10 +61,12 @@ std::string Relu(const std::string& bottom, const std::string& top, const std::s
          "' relu_param { negative_slope: " + slope + " } }\n";
 }
 
-/// What ops of `names` have agreed with their neighbours on: "READ-WRITTEN ..." groups, in a net that ends in `last`.
-std::string Agreed(const std::string& layers, const std::string& last, const std::vector<std::string>& names,
-                   caffe::Phase phase = caffe::TRAIN) {
+/// A net that begins with `layers` and ends in `last`.
+std::unique_ptr<NodeNet> MakeNet(const PlacedNet& net) {
   const OpFactories ops = OpFactories::BuiltIn().With("Convolution", MakeGroupedOp).With("Pooling", MakeGroupedOp);
+  return net.MakeNet(0, 0, 4, 0, ops);
+}
+PlacedNet Placed(const std::string& layers, const std::string& last, caffe::Phase phase = caffe::TRAIN) {
   const std::string net =
       "name: 'n'\n"
       "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }\n" +
@@ -71,7 +74,14 @@ std::string Agreed(const std::string& layers, const std::string& last, const std
       "' top: 'ip' inner_product_param { num_output: 5 } }\n"
       "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
   const int count = static_cast<int>(std::count(net.begin(), net.end(), '\n')) - 1;
-  const auto node = PlacedNet(net, Layout(1, {}, {}, count), phase).MakeNet(0, 0, 4, 0, ops);
+  return PlacedNet(net, Layout(1, {}, {}, count), phase);
+}
+
+/// What ops of `names` have agreed with their neighbours on: "READ-WRITTEN ..." groups, in a net that ends in `last`.
+std::string Agreed(const std::string& layers, const std::string& last, const std::vector<std::string>& names,
+                   caffe::Phase phase = caffe::TRAIN) {
+  const PlacedNet placed = Placed(layers, last, phase);
+  const auto node = MakeNet(placed);
   std::string agreed;
   for (const std::string& name : names) {
     const auto step =
@@ -111,6 +121,18 @@ TEST(Neighbours, LeaveTensorsAsTheyAreThatOthersRead) {
   EXPECT_EQ(Agreed(apart, "b", {"a", "b"}), "1-1 1-1");
   // Nobody reads the end but the product, which knows nothing of groups.
   EXPECT_EQ(Agreed(Conv("first", "data", 1) + Conv("a", "first", 2), "a", {"a"}), "1-1");
+}
+
+TEST(Neighbours, LeaveRawImagesToTheirOnlyReader) {
+  const auto leaves = [](const std::string& layers, const std::string& last) {
+    const PlacedNet placed = Placed(layers, last);
+    return MakeNet(placed)->reads_raw_images();
+  };
+  EXPECT_TRUE(leaves(Conv("a", "data", 1), "a"));
+  EXPECT_FALSE(leaves(Pool("a", "data"), "a")) << "which needs floats";
+  EXPECT_FALSE(leaves(Conv("a", "data", 1) + Conv("b", "data", 1) +
+                          "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'sum' }\n",
+                      "sum"));
 }
 
 }  // namespace
