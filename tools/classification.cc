@@ -18,7 +18,7 @@ DEFINE_int32(top, 5, "How many classes to print for each image.");
 DEFINE_string(mean_value, "", "With none for MEAN: what is subtracted, one value or one for each channel (B,G,R).");
 DEFINE_double(scale, 1, "Factor after the mean is subtracted: the scale of the net's transform_param.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
-DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
+DEFINE_int32(threads, 0, "Compute threads; 0: as OMP_NUM_THREADS says, else one per core.");
 
 namespace hp {
 namespace {

@@ -21,7 +21,7 @@ DEFINE_string(backend, "lmdb", "The databases to write, lmdb or leveldb.");
 DEFINE_int64(iterations, 50, "Number of batches to run.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
 DEFINE_string(gpu, "", "As Caffe has it: the number of the GPU to compute on, N for --device=cuda:N.");
-DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
+DEFINE_int32(threads, 0, "Compute threads; 0: as OMP_NUM_THREADS says, else one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
 DEFINE_int64(max_bad_records, 0,
              "How many records may be unreadable: each is named in the log, and the next good one stands in for it.");

@@ -27,7 +27,7 @@ DEFINE_string(
     precision, "FP32",
     "How products are computed: FP32, or faster and with fewer digits BF16, on GPUs TF32 and FP16 as well; AUTO: "
     "BF16 where it can be done.");
-DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
+DEFINE_int32(threads, 0, "Compute threads; 0: as OMP_NUM_THREADS says, else one per core.");
 DEFINE_string(
     sample, "",
     "CHANNELS,HEIGHT,WIDTH of a sample behind its transformation, such as 3,227,227, behind a slash the shape of its "

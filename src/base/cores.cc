@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -51,6 +52,17 @@ int AvailableCores(const std::string& root) {
   return std::min_element(pools.begin(), pools.end(),
                           [](const CorePool& a, const CorePool& b) { return a.cores < b.cores; })
       ->cores;
+}
+
+int ThreadsOfEnvironment() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  const int threads = text == nullptr ? 0 : std::atoi(text);  // of a list, which is for teams within teams, the first
+  return threads < 0 || threads > kMaxThreads ? 0 : threads;
+}
+
+int DefaultThreads() {
+  const int threads = ThreadsOfEnvironment();
+  return threads > 0 ? threads : AvailableCores();
 }
 
 }  // namespace hp

@@ -26,4 +26,10 @@ std::vector<CorePool> CorePools(const std::string& root = "");
 /// The number of processors that the calling thread may use: the least of its pools; at least 1.
 int AvailableCores(const std::string& root = "");
 
+/// The number of threads that the environment asks for by OMP_NUM_THREADS, as the programs on OpenMP and OpenBLAS take
+/// it; 0: it asks for none.
+int ThreadsOfEnvironment();
+/// That number, or AvailableCores().
+int DefaultThreads();
+
 }  // namespace hp

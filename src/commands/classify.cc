@@ -71,7 +71,7 @@ StatusOr<std::unique_ptr<Classifier>> Classifier::Create(const caffe::NetParamet
   if (!options.mean_file.empty() && !options.mean_value.empty()) {
     return InvalidArgument("a mean file and mean values; expected one of them");
   }
-  const int threads = options.threads > 0 ? options.threads : AvailableCores();
+  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   HP_RETURN_IF_ERROR(TakeComputeThreads(threads, Format("the net needs %d threads", threads)));
   std::unique_ptr<Classifier> classifier(new Classifier());
   HP_ASSIGN_OR_RETURN(classifier->graph_,

@@ -62,7 +62,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
     return InvalidArgument("%lld iterations; expected 1 to %lld", static_cast<long long>(options.iterations),
                            static_cast<long long>(MsgId::kMaxMicroBatches));
   }
-  const int threads = options.threads > 0 ? options.threads : AvailableCores();
+  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   HP_RETURN_IF_ERROR(TakeComputeThreads(threads, Format("the test needs %d threads", threads)));
   auto net_copy = std::make_shared<const caffe::NetParameter>(net_param);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net_copy, caffe::TEST));

@@ -159,6 +159,10 @@ StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
     if (WithoutPlaces(same.message(), job.solver) == WithoutPlaces(made.status().message(), solver)) return same;
   }
   HP_RETURN_IF_ERROR(made.status());
+  const int threads = ThreadsOfEnvironment();
+  for (auto& node : *made->config.mutable_node()) {
+    if (threads > 0 && job.gpus.empty()) node.set_threads(threads);
+  }
   for (const std::string& warning : made->warnings) LOG(WARNING) << warning;
   const std::string text =
       TableText(made->config, "Routing table of hpnode, written by hptrain\nfor this machine alone.");

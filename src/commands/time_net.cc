@@ -27,7 +27,7 @@ Status TimedSweep(NetSweeper* sweeper, SecondsByLayer* times) {
 
 StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::NetParameter>& net, Device* device,
                                           Backend* backend, const TimeNetOptions& options) {
-  const int threads = options.threads > 0 ? options.threads : AvailableCores();
+  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   HP_RETURN_IF_ERROR(TakeComputeThreads(threads, Format("the net needs %d threads", threads)));
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net, options.phase));
   if (graph->batch_size() < 1) return InvalidArgument("net \"%s\" states no batch_size", net->name().c_str());
