@@ -9,9 +9,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <string_view>
 
 DECLARE_bool(help);
@@ -36,6 +38,33 @@ void PrintHelp(const ToolUsage& usage) {
     std::cout << "  --" << flag.name << "  " << flag.description << " (default " << quote << flag.default_value << quote
               << ")\n";
   }
+}
+
+/// Takes out flags that `caffe` has and this program does not, with their values. @return their names.
+std::vector<std::string> DropFlagsOfCaffe(int* argc, char** argv) {
+  static constexpr std::string_view kFlags[] = {"gpu",        "solver",        "model",        "phase",
+                                                "level",      "stage",         "snapshot",     "weights",
+                                                "iterations", "sigint_effect", "sighup_effect"};
+  std::vector<std::string> dropped;
+  int kept = 1;
+  for (int i = 1; i < *argc; ++i) {
+    const std::string_view word = argv[i];
+    const size_t begin = word.starts_with("--") ? 2 : 1, end = std::min(word.find('='), word.size());
+    const std::string name(word.starts_with("-") ? word.substr(std::min(begin, end), end - std::min(begin, end)) : "");
+    const bool of_caffe = std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags);
+    gflags::CommandLineFlagInfo own;
+    if (word == "--" || !of_caffe || gflags::GetCommandLineFlagInfo(name.c_str(), &own)) {
+      argv[kept++] = argv[i];
+      if (word != "--") continue;
+      while (++i < *argc) argv[kept++] = argv[i];
+      break;
+    }
+    if (end == word.size() && i + 1 < *argc) ++i;  // the value is the next word
+    dropped.push_back(name);
+  }
+  *argc = kept;
+  argv[kept] = nullptr;
+  return dropped;
 }
 
 // The default of the signal. Where that is nothing, because the kernel spares a container's first process the signals
@@ -81,11 +110,16 @@ bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
     if (parsing) _exit(kWrongInput);
   });
   gflags::SetUsageMessage(usage.text);
+  std::vector<std::string> dropped;
+  if (usage.word != nullptr) dropped = DropFlagsOfCaffe(argc, *argv);
   gflags::ParseCommandLineNonHelpFlags(argc, argv, true);
   parsing = false;
   if (!FLAGS_log_dir.empty() && !IsGiven("logtostderr")) {
     FLAGS_logtostderr = false;
     FLAGS_alsologtostderr = true;
+  }
+  for (const std::string& flag : dropped) {
+    LOG(WARNING) << "--" << flag << " has no effect in " << usage.name << ", as in caffe " << usage.word;
   }
   if (FLAGS_help || FLAGS_helpshort) {
     PrintHelp(usage);

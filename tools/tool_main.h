@@ -15,7 +15,9 @@ struct ToolUsage {
   size_t min_arguments;  ///< beside the flags
   size_t max_arguments;
   const char* source = nullptr;  ///< file that defines its flags; null: `name`.cc
-  const char* word = nullptr;    ///< of `caffe`, which does the same; a first argument that says it is skipped
+  /// Command of `caffe` that does the same: a first argument that says it is skipped, and so are flags of Caffe's other
+  /// commands, since its program has all of them for each.
+  const char* word = nullptr;
 };
 
 /// Whether a flag's number of threads is in [least, kMaxThreads]. @param flag its name.
