@@ -81,10 +81,7 @@ StatusOr<std::string> UpgradeWeights(const std::string& from, const std::string&
   if (!net.ParseFromString(bytes)) return DataLoss("%s: not a .caffemodel", from.c_str());
   StatusOr<NetUpgrade> upgrade = UpgradeNet(&net);
   if (!upgrade.ok()) return upgrade.status().Prepend(from);
-  const auto has_blobs = [](const caffe::LayerParameter& layer) { return layer.blobs_size() > 0; };
-  if (std::none_of(net.layer().begin(), net.layer().end(), has_blobs)) {
-    return DataLoss("%s: not a .caffemodel: it contains no layer with parameters", from.c_str());
-  }
+  if (net.layer().empty()) return DataLoss("%s: not a .caffemodel: it contains no layer", from.c_str());
   bool raw = false;
   for (caffe::LayerParameter& layer : *net.mutable_layer()) {
     HP_RETURN_IF_ERROR(UpgradeRawValues(&layer, &raw).Prepend(from));

@@ -163,7 +163,8 @@ Status CaffeModel::CopyBlock(const std::vector<SharedBlob>& names, const Block& 
     return NotFound("%s: no blob %d of layer \"%s\"", path.c_str(), names[0].blob, names[0].layer.c_str());
   }
   const Blob& found = *Find(name->layer, name->blob);
-  HP_RETURN_IF_ERROR(CheckShape(found, name->layer, name->blob, name->shape).Prepend(path));
+  const Status fits = CheckShape(found, name->layer, name->blob, name->shape).Prepend(path);
+  if (!fits.ok()) return Status(fits.code(), fits.message() + "; to learn this layer anew, give it another name");
   CutBlock(found.data, names[0].shape, block, out);
   return OkStatus();
 }
@@ -190,7 +191,9 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   HP_ASSIGN_OR_RETURN(CaffeModel model, ReadSavedModel(path));
-  if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
+  // Many other files pass for a message without layers.
+  const bool empty = model.blobs.empty() && model.bare.empty() && !IsHdf5File(path);
+  if (empty) return DataLoss("%s: contains no layer", path.c_str());
   return model;
 }
 
