@@ -4,6 +4,7 @@
 #include "tools/tool_main.h"
 
 #include <gflags/gflags.h>
+#include <glog/logging.h>
 
 DEFINE_bool(gray, false, "Read images as grayscale.");
 DEFINE_bool(shuffle, false, "Shuffle the order of the images and their labels.");
@@ -32,8 +33,12 @@ Example:
 }  // namespace
 
 int main(int argc, char** argv) {
-  const hp::ToolUsage usage{"convert_imageset", kUsage, 3, 3};
+  constexpr size_t kArguments = 3, kOfOldProgram = 7;
+  const hp::ToolUsage usage{"convert_imageset", kUsage, kArguments, kOfOldProgram};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) {
+    LOG_IF(WARNING, arguments.size() > kArguments)
+        << "arguments behind DB_NAME have no effect, as in Caffe since 2013; expected --shuffle, --backend, "
+           "--resize_height and --resize_width";
     hp::ImageSetOptions options;
     options.root = arguments[0];
     options.list = arguments[1];
