@@ -16,11 +16,11 @@ NO_FOLDER = r"no_folder/out_hptrain_table_\w+\.prototxt: the folder \S*no_folder
 
 class TrainTest(cluster.JobTest):
 
-    def hptrain(self, *flags, log="hptrain"):
+    def hptrain(self, *flags, log="hptrain", threads="1"):
         """Starts it in its folder, as a user does."""
         path = self.path("%s.%d.log" % (log, len(self.processes)))
         command = ["env", "--chdir=" + self.folder, cluster.program("hptrain"), *flags]
-        process = cluster.Process(log, command, path, dict(os.environ, OMP_NUM_THREADS="1"))
+        process = cluster.Process(log, command, path, dict(os.environ, OMP_NUM_THREADS=threads))
         self.processes.append(process)
         return process
 
@@ -33,7 +33,7 @@ class TrainTest(cluster.JobTest):
 
     def test_trains_as_a_table_of_one_node(self):
         self.make_job(iterations=12, snapshot=6, test=True)
-        self.make_table(conv=1, fc=0, micro_batches=1, threads=0)
+        self.make_table(conv=1, fc=0, micro_batches=1, threads=1)
         self.expect_exit(self.start("--all"), 0, "Optimization Done")
         files = ("out_iter_12.caffemodel", "out_iter_12.solverstate", "out_iter_6.caffemodel")
         by_table = [self.read(name) for name in files]
@@ -144,6 +144,34 @@ class TrainTest(cluster.JobTest):
             self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0, "Optimization Done")
             saved = "out_iter_2.solverstate" + (".h5" if kind else "")
             self.expect_exit(self.hptrain("--solver=solver.prototxt", "--snapshot=" + saved), 0, "Optimization Done")
+            weights = "--weights=" + saved.replace(".solverstate", ".caffemodel")
+            self.expect_exit(self.hptrain("--solver=solver.prototxt", weights), 0, "Optimization Done")
+            status, text = cluster.run_tool("hptest", "--model=" + self.path("net.prototxt"), "--iterations=1",
+                                            "--weights=" + self.path(weights.split("=")[1]))
+            self.assertEqual(status, 0, text)
+            self.assertIn("loss = ", text)
+
+    def test_flags_of_caffes_other_commands(self):
+        """Caffe's program has all of them for each of its commands, and people write more than one needs."""
+        self.make_job(iterations=2, test=True, snapshot=100)
+        trained = self.hptrain("train", "-model", "net.prototxt", "-solver", "solver.prototxt")
+        self.expect_exit(trained, 0, "--model has no effect in hptrain, as in caffe train(.|\n)*Optimization Done")
+        net, weights = "--model=" + self.path("net.prototxt"), "--weights=" + self.path("out_iter_2.caffemodel")
+        for tool, flags in (("hptime", ["time", net, weights, "-snapshot", "none", "--iterations=1"]),
+                            ("hptest", ["test", "--solver=none", net, weights, "-iterations", "1", "--phase=TEST"])):
+            status, text = cluster.run_tool(tool, *flags)
+            self.assertEqual(status, 0, text)
+            self.assertEqual(len(re.findall("has no effect in %s, as in caffe %s" % (tool, flags[0]), text)), 2)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--modl=net.prototxt"), 2, "modl")
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--", "--model=net.prototxt"), 2, "1 arguments, expected 0")
+
+    def test_threads_of_the_environment(self):
+        self.make_job(iterations=2)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", threads="3"), 0, r"3 thread\(s\)")
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", threads="1,2"), 0, r"1 thread\(s\)")
+        for none in "0", "", "many", "-1", "2000000":
+            everything = r"%d thread\(s\)" % len(os.sched_getaffinity(0))
+            self.expect_exit(self.hptrain("--solver=solver.prototxt", threads=none), 0, everything)
 
     def test_any_negative_seed_is_none(self):
         self.make_job(iterations=1)
