@@ -1,6 +1,7 @@
 #include "base/cores.h"
 
 #include "base/cgroup.h"
+#include "base/environment.h"
 #include "base/format.h"
 #include "base/hash.h"
 
@@ -55,8 +56,8 @@ int AvailableCores(const std::string& root) {
 }
 
 int ThreadsOfEnvironment() {
-  const char* const text = std::getenv("OMP_NUM_THREADS");
-  const int threads = text == nullptr ? 0 : std::atoi(text);  // of a list, which is for teams within teams, the first
+  // Of a list, which is for teams within teams, the first.
+  const int threads = std::atoi(Environment("OMP_NUM_THREADS").c_str());
   return threads < 0 || threads > kMaxThreads ? 0 : threads;
 }
 
