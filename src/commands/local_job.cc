@@ -16,6 +16,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 
 namespace hp {
@@ -49,6 +51,24 @@ std::string OwnPrefix(const caffe::SolverParameter& solver) {
 StatusOr<std::string> WriteOwnFile(const std::string& prefix, const std::string& text) {
   const std::string path = prefix + Format("_%08llx.prototxt", static_cast<unsigned long long>(HashBytes(text) >> 32));
   HP_RETURN_IF_ERROR(WriteWholeFile(path, text, Format(".%d.tmp", getpid())));
+  return path;
+}
+
+/// A solver that can be read only once, such as a pipe, is kept in a file of a new folder: hpnode reads it as well.
+/// @return the file's path; `solver` where that is a file already, or nothing.
+StatusOr<std::string> KeptSolver(const std::string& solver) {
+  std::error_code error;
+  if (!fs::is_other(solver, error)) return solver;
+  std::ifstream stream(solver, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (!stream) return NotFound("%s: can't be read", solver.c_str());
+  std::string folder = fs::temp_directory_path(error) / "hptrain-XXXXXX";
+  if (error || mkdtemp(folder.data()) == nullptr) {
+    return NotFound("%s: no folder for a copy of it can be made at %s", solver.c_str(), folder.c_str());
+  }
+  const std::string path = folder + "/solver.prototxt";
+  HP_RETURN_IF_ERROR(WriteWholeFile(path, text));
+  LOG(INFO) << "the solver of " << solver << " is kept as " << path;
   return path;
 }
 
@@ -139,7 +159,9 @@ StatusOr<std::string> DeviceOfFlags(const std::string& device, const std::string
   return "cuda:" + std::to_string(gpus[0]);
 }
 
-StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
+StatusOr<std::string> WriteLocalJob(const LocalJob& given) {
+  LocalJob job = given;
+  HP_ASSIGN_OR_RETURN(job.solver, KeptSolver(given.solver));
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));
   const std::string prefix = OwnPrefix(read);
   std::string solver = job.solver;

@@ -13,7 +13,7 @@ namespace hp {
 
 /// What `hptrain` trains, and on what of this machine.
 struct LocalJob {
-  std::string solver;               ///< path of the solver file
+  std::string solver;               ///< path of the solver file, or of a pipe
   std::vector<int> gpus;            ///< indices; empty: the processors. Several: batch_size is that of each
   std::optional<int> level;         ///< of the training net's state, in place of what net and solver say
   std::vector<std::string> stages;  ///< of that state, beside theirs

@@ -165,6 +165,18 @@ class TrainTest(cluster.JobTest):
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--modl=net.prototxt"), 2, "modl")
         self.expect_exit(self.hptrain("--solver=solver.prototxt", "--", "--model=net.prototxt"), 2, "1 arguments, expected 0")
 
+    def test_a_solver_by_a_pipe(self):
+        self.make_job(iterations=3, snapshot=100)
+        for flags in ((), ("--iterations=2",)):
+            pipe = self.path("pipe%d" % len(flags))
+            os.mkfifo(pipe)
+            trained = self.hptrain("--solver=" + pipe, *flags)
+            with open(pipe, "wb") as file:
+                file.write(self.read("solver.prototxt"))
+            self.expect_exit(trained, 0, "Optimization Done")
+            self.addCleanup(shutil.rmtree, re.search(r"kept as (\S+)/solver.prototxt", trained.text())[1])
+            self.read("out_iter_%d.caffemodel" % (2 if flags else 3))
+
     def test_threads_of_the_environment(self):
         self.make_job(iterations=2)
         self.expect_exit(self.hptrain("--solver=solver.prototxt", threads="3"), 0, r"3 thread\(s\)")
