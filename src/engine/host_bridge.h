@@ -67,7 +67,7 @@ class HostBridge {
                    int64_t first_row, NetRun* run);
   /// A solver's images on the device.
   float* images(int solver) const { return reinterpret_cast<float*>(block(solver) + layout_.images); }
-  /// A solver's raw images on the device, of which the caller makes images(solver); with BridgeNeeds::raw.
+  /// A solver's raw images on the device, of which the caller, or the net, makes what is read; with BridgeNeeds::raw.
   std::byte* raw(int solver) const { return block(solver) + layout_.raw; }
   /// Points `run` at a solver's inputs without a copy, for a backward or weight gradient task: they hold what its
   /// forward tasks brought.

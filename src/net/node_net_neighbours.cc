@@ -58,15 +58,19 @@ void NodeNetBuilder::JoinGroups() {
   }
 }
 
-// Raw images are left to the only step that reads images, if it can make of them what it needs.
+// Raw images are left to the only step that reads images, if it can make of them what it needs. With a second tensor in
+// their memory, a layer works in place on them or views them: then somebody has to write floats.
 void NodeNetBuilder::LeaveRawImages() {
   if (net_->raw_images_bytes() == 0 || !kept_.empty()) return;
-  for (size_t t = 0; t < net_->tensors_.size(); ++t) {
-    if (net_->buffers_[net_->tensors_[t].value].kind != NetBuffer::kImages) continue;
-    const NetStep* const reader = OnlyReader(static_cast<int>(t));
-    const bool leave = reader != nullptr && reader->segment == 0 && reader->op->reads_raw_images();
-    if (leave) net_->raw_reader_ = static_cast<int>(reader - net_->steps_.data());
-  }
+  const auto& tensors = net_->tensors_;
+  const auto of_images = [this](const NetTensor& tensor) {
+    return net_->buffers_[tensor.value].kind == NetBuffer::kImages;
+  };
+  if (std::count_if(tensors.begin(), tensors.end(), of_images) != 1) return;
+  const auto images = std::find_if(tensors.begin(), tensors.end(), of_images);
+  const NetStep* const reader = OnlyReader(static_cast<int>(images - tensors.begin()));
+  const bool leave = reader != nullptr && reader->segment == 0 && reader->op->reads_raw_images();
+  if (leave) net_->raw_reader_ = static_cast<int>(reader - net_->steps_.data());
 }
 
 }  // namespace hp

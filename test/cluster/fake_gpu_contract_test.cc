@@ -128,6 +128,39 @@ TEST_F(FakeGpuContractTest, ConvolutionsOfGroups) {
   }
 }
 
+/// In 16 bits the first convolution makes what it reads of the records' bytes, if nobody else needs floats. A layer in
+/// place on the images is not passed by.
+TEST_F(FakeGpuContractTest, ImagesThatAConvolutionMakesOfBytes) {
+  const auto train = [&](const std::string& before, const std::string& images) {
+    const std::string net =
+        before + "layer { name: 'conv1' type: 'Convolution' bottom: '" + images +
+        "' top: 'conv1' convolution_param { num_output: 8 kernel_size: 3 weight_filler { type: 'msra' } } }\n"
+        "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }\n"
+        "layer { name: 'ip' type: 'InnerProduct' bottom: 'conv1' top: 'ip' inner_product_param { num_output: 5 "
+        "weight_filler { type: 'xavier' } } }\n"
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+    ClusterSpec table = Table(1, {}, 2, 1, false);
+    table.precision = RoutingTableConfig::BF16;
+    table.open_device = [](Rank) {
+      FakeGpu::Options options;
+      options.protect = true;
+      return FakeDevice(options, RoutingTableConfig::BF16);
+    };
+    ClusterResult result = TrainCluster(table, SolverOf(net, "", 0.02, 0.002, 5));
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    return result.params;
+  };
+  const auto power = [](const std::string& top, const std::string& scale) {
+    return "layer { name: 'power' type: 'Power' bottom: 'data' top: '" + top + "' power_param { scale: " + scale +
+           " } }\n";
+  };
+  const auto alone = train("", "data");
+  EXPECT_EQ(train(power("once", "1"), "once"), alone);
+  const auto twice = train(power("twice", "2"), "twice");
+  EXPECT_EQ(train(power("data", "2"), "data"), twice);
+  EXPECT_NE(twice, alone);
+}
+
 /// A gradient that is not finite is seen by its update.
 TEST_F(FakeGpuContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
   ClusterSpec one = Table(1, {}, 3, 0, false);

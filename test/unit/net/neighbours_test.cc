@@ -130,6 +130,16 @@ TEST(Neighbours, LeaveRawImagesToTheirOnlyReader) {
   };
   EXPECT_TRUE(leaves(Conv("a", "data", 1), "a"));
   EXPECT_FALSE(leaves(Pool("a", "data"), "a")) << "which needs floats";
+  const auto power = [](const std::string& top) {
+    return "layer { name: 'power' type: 'Power' bottom: 'data' top: '" + top + "' power_param { scale: 2 } }\n";
+  };
+  const auto view = [](const std::string& dims) {
+    return "layer { name: 'view' type: 'Reshape' bottom: 'data' top: 'view' reshape_param { shape { " + dims +
+           " } } }\n";
+  };
+  EXPECT_FALSE(leaves(power("data") + Conv("a", "data", 1), "a")) << "a layer works in place on them";
+  EXPECT_FALSE(leaves(power("twice") + Conv("a", "twice", 1), "a"));
+  EXPECT_FALSE(leaves(view("dim: 0 dim: 3 dim: 4 dim: 16") + Conv("a", "view", 1), "a")) << "of another shape";
   EXPECT_FALSE(leaves(Conv("a", "data", 1) + Conv("b", "data", 1) +
                           "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'sum' }\n",
                       "sum"));
