@@ -11,7 +11,7 @@ namespace hp {
 /// as it is read. Any thread.
 /// @param from,to may be one path: `to` is replaced whole or not at all.
 /// @return what was done, in words, for a log line; kNotFound: no such file; kInvalidArgument: a fault in it, with its
-/// line, what has no older form (HDF5), or `to` cannot be written; kDataLoss: no weights in it.
+/// line, what has no older form (HDF5), or `to` cannot be written; kDataLoss: no layer in it.
 StatusOr<std::string> UpgradeFile(const std::string& from, const std::string& to);
 
 }  // namespace hp

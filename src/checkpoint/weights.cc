@@ -163,8 +163,7 @@ Status CaffeModel::CopyBlock(const std::vector<SharedBlob>& names, const Block& 
     return NotFound("%s: no blob %d of layer \"%s\"", path.c_str(), names[0].blob, names[0].layer.c_str());
   }
   const Blob& found = *Find(name->layer, name->blob);
-  const Status fits = CheckShape(found, name->layer, name->blob, name->shape).Prepend(path);
-  if (!fits.ok()) return Status(fits.code(), fits.message() + "; to learn this layer anew, give it another name");
+  HP_RETURN_IF_ERROR(CheckShape(found, name->layer, name->blob, name->shape).Prepend(path));
   CutBlock(found.data, names[0].shape, block, out);
   return OkStatus();
 }

@@ -75,10 +75,10 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 /// of a layer NAME_scale, as in nets. A layer without a name is called after its type, as in nets. Only names, types
 /// and blobs are looked at: forks have other fields of their own.
 /// @return kNotFound: no such file; kInvalidArgument: it can't be opened, is a .solverstate, or is a .safetensors, with
-/// the command that converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or too large for
+/// the command that converts it; kDataLoss: it is truncated, not a .caffemodel, without any layer, or too large for
 /// protobuf (2 GiB).
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
-/// As ReadCaffeModel; but a file without any blob is that of a net without parameters.
+/// As ReadCaffeModel; but a file without any layer is that of a net without parameters.
 StatusOr<CaffeModel> ReadSavedModel(const std::string& path);
 
 /// The blobs that stand inside the layers of a net's own file, which a training begins with where no file of weights

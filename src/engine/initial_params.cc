@@ -34,7 +34,11 @@ std::vector<SharedBlob> NamesOf(const NodeModel& node, const StoredParam& param)
 
 Status CopyValues(const CaffeModel& model, const std::vector<SharedBlob>& names, int index, ParamStore* params) {
   std::vector<float> values(params->count(index));
-  HP_RETURN_IF_ERROR(model.CopyBlock(names, params->param(index).block, values));
+  const Status copied = model.CopyBlock(names, params->param(index).block, values);
+  if (copied.code() == StatusCode::kFailedPrecondition) {
+    return Status(copied.code(), copied.message() + "; to learn this layer anew, give it another name");
+  }
+  HP_RETURN_IF_ERROR(copied);
   return params->WriteValues(index, values);
 }
 

@@ -171,7 +171,7 @@ class FilesTest(cluster.JobTest):
         self.expect_exit(self.start("--all", "--weights=" + weights), 0, "weights of 0 layer", "no layer of the net has all")
         self.write("net.prototxt", text.replace("num_output: 16", "num_output: 17"))
         self.refused_with(["--weights=" + weights],
-                          r'w\.caffemodel: layer "ip1" blob 0 has shape "16 100"; expected "17 100"')
+                          r'w\.caffemodel: layer "ip1" blob 0 has shape "16 100"; expected "17 100"; to learn this layer anew, give it another name')
         for change, counts in (("inner_product_param { bias_term: false ", "2 in the file, 1 in the net"),
                                ("", "2 in the file, 0 in the net")):
             without = (text.replace("inner_product_param { ", change) if change else
