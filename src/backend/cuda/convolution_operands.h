@@ -6,6 +6,8 @@
 #include "backend/cuda/pad_channels.h"
 #include "backend/layout.h"
 
+#include "glog/logging.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -51,6 +53,7 @@ class ConvolutionTensor {
   size_t copy_bytes() const { return HasForm() && SurelyAligned() ? 0 : form_.bytes(); }
   const void* Read(const Tensor& tensor, std::byte* copy) const {
     if (InPlace(tensor)) return tensor.data;
+    CHECK_EQ(lies_in_groups_, 1) << "what lies in groups is a buffer of its own, and so aligned";
     if (groups_ > 1) {
       CopyToGroups(stream_, desc_, tensor.data, form_.element, groups_, copy);
     } else {
@@ -68,6 +71,7 @@ class ConvolutionTensor {
   void* Target(const Tensor& tensor, std::byte* copy) const { return InPlace(tensor) ? tensor.data : copy; }
   void Store(const void* target, const Tensor& tensor) const {
     if (target == tensor.data) return;
+    CHECK_EQ(lies_in_groups_, 1);
     if (padded()) return DropPadding(stream_, form_, target, desc_, tensor.data);
     if (groups_ > 1) return CopyFromGroups(stream_, form_.element, groups_, target, desc_, tensor.data);
     CopyLayout(stream_, form_, target, desc_, tensor.data);

@@ -311,6 +311,7 @@ StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::MakeBest(const CudnnTarge
   if (!nhwc || good || !MayLieInGroups(desc, in, plans.element)) return plans;
   StatusOr<CudnnConvolutionPlans> of_one = Make(target, OneGroup(desc), in.With(1, in[1] / desc.group), nhwc);
   if (!of_one.ok() || !UseTensorCores(*of_one)) return plans;
+  if (UseTensorCores(plans) && of_one->workspace_bytes() >= plans.workspace_bytes()) return plans;
   of_one->groups = desc.group;
   return of_one;
 }
