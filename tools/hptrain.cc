@@ -56,6 +56,7 @@ namespace {
 constexpr char kUsage[] =
     R"(Trains on this machine, with the flags of caffe train. It writes a routing table for this machine beside the snapshots
 (SNAPSHOT_PREFIX_hptrain_table_XXXXXXXX.prototxt) and runs it: hpnode --all --routing=TABLE. For several hosts: hplaunch.
+On processors it computes with OMP_NUM_THREADS threads where that is set, else with one per core.
 
   hptrain --solver=SOLVER.prototxt [--weights=FILE | --snapshot=FILE] [--gpu=0,1|all]
 

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <charconv>
 #include <memory>
 #include <thread>
 
@@ -56,9 +56,11 @@ int AvailableCores(const std::string& root) {
 }
 
 int ThreadsOfEnvironment() {
-  // Of a list, which is for teams within teams, the first.
-  const int threads = std::atoi(Environment("OMP_NUM_THREADS").c_str());
-  return threads < 0 || threads > kMaxThreads ? 0 : threads;
+  const std::string text = Environment("OMP_NUM_THREADS");
+  int threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  const bool whole = end == text.data() + text.size() || *end == ',';  // a list is for teams within teams
+  return error == std::errc() && whole && threads > 0 && threads <= kMaxThreads ? threads : 0;
 }
 
 int DefaultThreads() {

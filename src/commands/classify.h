@@ -19,7 +19,7 @@ struct ClassifierOptions {
   std::vector<float> mean_value;  ///< or what is subtracted: none, one, or one for each channel
   float scale = 1;                ///< factor after the mean is subtracted, as of transform_param
   std::string blob;               ///< that holds the scores; empty: the one that no layer reads
-  int threads = 0;                ///< that compute; 0: all cores
+  int threads = 0;                ///< that compute; 0: DefaultThreads
 };
 
 /// Says what a trained net makes of image files, one at a time, as Caffe's example classification does: an image is

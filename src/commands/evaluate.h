@@ -16,7 +16,7 @@ namespace hp {
 struct EvaluateOptions {
   int64_t iterations =
       50;           ///< batches of the TEST phase's batch_size, as Caffe's test_iter; 1 to MsgId::kMaxMicroBatches
-  int threads = 0;  ///< OpenMP threads of the calling thread; 0: all cores
+  int threads = 0;  ///< OpenMP threads of the calling thread; 0: DefaultThreads
   int reader_threads = 1;          ///< at least 1
   std::string cache_dir;           ///< DatasetOptions::cache_dir
   int64_t max_bad_records = 0;     ///< InputOptions

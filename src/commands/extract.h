@@ -17,7 +17,7 @@ struct ExtractOptions {
   std::vector<std::string> databases;  ///< one for each blob: the path of the database to write
   std::string backend = "lmdb";        ///< of the databases, or "leveldb"
   int64_t iterations = 50;             ///< batches of the TEST phase
-  int threads = 0;                     ///< that compute; 0: all cores
+  int threads = 0;                     ///< that compute; 0: DefaultThreads
   int reader_threads = 1;
   std::string cache_dir;        ///< DatasetOptions::cache_dir
   int64_t max_bad_records = 0;  ///< InputOptions

@@ -18,7 +18,7 @@ struct TimeNetOptions {
   SampleShape sample;
   caffe::Phase phase = caffe::TRAIN;  ///< whose layers are timed; TEST has no backward pass
   int64_t iterations = 50;            ///< that are timed, at least 1; one more before them warms up
-  int threads = 0;                    ///< that compute; 0: all processors
+  int threads = 0;                    ///< that compute; 0: DefaultThreads
   std::function<void(int64_t iteration, double seconds)> on_iteration;  ///< from 1; may be null
 };
 

@@ -181,7 +181,7 @@ class TrainTest(cluster.JobTest):
         self.make_job(iterations=2)
         self.expect_exit(self.hptrain("--solver=solver.prototxt", threads="3"), 0, r"3 thread\(s\)")
         self.expect_exit(self.hptrain("--solver=solver.prototxt", threads="1,2"), 0, r"1 thread\(s\)")
-        for none in "0", "", "many", "-1", "2000000":
+        for none in "0", "", "many", "2x", "-1", "4294967297":
             everything = r"%d thread\(s\)" % len(os.sched_getaffinity(0))
             self.expect_exit(self.hptrain("--solver=solver.prototxt", threads=none), 0, everything)
 
