@@ -33,12 +33,14 @@ Example:
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr size_t kArguments = 3, kOfOldProgram = 7;
+  constexpr size_t kArguments = 3, kOfOldProgram = 7;  // which said by them what flags say today
   const hp::ToolUsage usage{"convert_imageset", kUsage, kArguments, kOfOldProgram};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) {
-    LOG_IF(WARNING, arguments.size() > kArguments)
-        << "arguments behind DB_NAME have no effect, as in Caffe since 2013; expected --shuffle, --backend, "
-           "--resize_height and --resize_width";
+    for (size_t i = kArguments; i < arguments.size(); ++i) {
+      LOG(WARNING) << "\"" << arguments[i]
+                   << "\" behind DB_NAME has no effect, as in today's Caffe; use --shuffle, --backend, --resize_height "
+                      "and --resize_width";
+    }
     hp::ImageSetOptions options;
     options.root = arguments[0];
     options.list = arguments[1];

@@ -51,7 +51,8 @@ std::vector<std::string> DropFlagsOfCaffe(int* argc, char** argv) {
     const std::string_view word = argv[i];
     const size_t begin = word.starts_with("--") ? 2 : 1, end = std::min(word.find('='), word.size());
     const std::string name(word.starts_with("-") ? word.substr(std::min(begin, end), end - std::min(begin, end)) : "");
-    const bool of_caffe = std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags);
+    const bool valued = end < word.size() || i + 1 < *argc;  // by the next word
+    const bool of_caffe = valued && std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags);
     gflags::CommandLineFlagInfo own;
     if (word == "--" || !of_caffe || gflags::GetCommandLineFlagInfo(name.c_str(), &own)) {
       argv[kept++] = argv[i];
@@ -59,7 +60,7 @@ std::vector<std::string> DropFlagsOfCaffe(int* argc, char** argv) {
       while (++i < *argc) argv[kept++] = argv[i];
       break;
     }
-    if (end == word.size() && i + 1 < *argc) ++i;  // the value is the next word
+    if (end == word.size()) ++i;
     dropped.push_back(name);
   }
   *argc = kept;

@@ -68,7 +68,7 @@ class DeployTest(cluster.JobTest):
         self.write("list.txt", "".join(os.path.basename(image) + " 0\n" for image in self.images))
         status, text = cluster.run_tool("convert_imageset", self.folder + "/", self.path("list.txt"), self.path("db"), "0")
         self.assertEqual(status, 0, text)
-        self.assertIn("arguments behind DB_NAME have no effect", text)  # of which scripts of 2013 have some
+        self.assertIn('"0" behind DB_NAME has no effect', text)  # old scripts have some
         self.make_job(iterations=1, snapshot=1, net=NET)
         self.make_table(conv=1, fc=1, micro_batches=1)
         self.expect_exit(self.start("--all"), 0)

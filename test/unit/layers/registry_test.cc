@@ -86,7 +86,7 @@ TEST(Registry, TypesOfForksSayWhatDoesInstead) {
     EXPECT_THAT(CreateError(std::string("name: \"c\" bottom: \"a\" top: \"b\" type: \"") + type + "\""),
                 EndsWith("; expected a Convolution whose group is the number of its bottom's channels"));
   }
-  for (const char* type : {"Normalize", "Pooling3D", "Convolution3D"}) {
+  for (const char* type : {"Normalize", "Pooling3D", "Convolution3D", "ImageSegData", "WarpCTC"}) {
     EXPECT_EQ(CreateError(std::string("name: \"n\" bottom: \"a\" top: \"b\" type: \"") + type + "\""),
               std::string("layer \"n\": type ") + type +
                   " is no layer of Caffe's but of a fork, and hpnode does not support it");
