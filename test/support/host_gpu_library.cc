@@ -87,7 +87,7 @@ class Places {
   int64_t count_, channels_, image_, channel_, pixel_, group_;
 };
 
-/// The same choice as with cuDNN on an H200: few groups, whose pixels are multiples of 16 bytes.
+/// Few groups, whose pixels are multiples of 16 bytes. With cuDNN some sizes more are computed together.
 int64_t GroupsOf(const ConvolutionDesc& desc, const Shape& in, GpuMath math) {
   constexpr int64_t kMostGroups = 4;
   const int64_t pack = 16 / static_cast<int64_t>(BytesOf(ElementOf(math)));
@@ -152,10 +152,10 @@ class Taps {
 
 class HostConvolution : public GpuConvolution {
  public:
-  HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, GpuMath math)
+  HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, GpuMath math, int64_t groups)
       : gpu_(gpu),
         nhwc_(PrefersNhwc(math)),
-        groups_(GroupsOf(desc, in, math)),
+        groups_(groups),
         taps_(desc, in, nhwc_, groups_),
         bias_(desc.bias),
         element_(ElementOf(math)) {}
@@ -226,7 +226,7 @@ class HostGpuLibrary : public GpuLibrary {
     return std::unique_ptr<GpuGemm>(std::make_unique<HostGemm>(gpu_, desc, element()));
   }
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
-    return std::unique_ptr<GpuConvolution>(std::make_unique<HostConvolution>(gpu_, desc, in, math_));
+    return MakeHostConvolution(gpu_, desc, in, math_, GroupsOf(desc, in, math_));
   }
   StatusOr<std::unique_ptr<GpuJpegDecoder>> JpegDecoder() override { return MakeHostJpegDecoder(gpu_); }
 
@@ -236,6 +236,11 @@ class HostGpuLibrary : public GpuLibrary {
 };
 
 }  // namespace
+
+std::unique_ptr<GpuConvolution> MakeHostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in,
+                                                    GpuMath math, int64_t groups) {
+  return std::make_unique<HostConvolution>(gpu, desc, in, math, groups);
+}
 
 std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, GpuMath math) {
   return std::make_unique<HostGpuLibrary>(gpu, math);

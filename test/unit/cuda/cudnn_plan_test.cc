@@ -221,6 +221,15 @@ TEST_P(CudnnPlans, FewGroupsUseTensorCoresAndAreNotCopied) {
   }
 }
 
+/// The small convolution of groups that tests on GPUs compute (convolution_of_larger_groups, cuda_channel_groups).
+TEST_P(CudnnPlans, SomeSmallGroupsAreComputedOneByOne) {
+  for (const GpuMath math : {GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16}) {
+    const auto best = CudnnConvolutionPlans::MakeBest(Target(math), DescOfGroups(64, 3, 2), {2, 64, 16, 16});
+    ASSERT_TRUE(best.ok()) << best.status();
+    EXPECT_EQ(best->groups, 2) << static_cast<int>(math);
+  }
+}
+
 TEST_P(CudnnPlans, OtherGroupsAreComputedTogether) {
   const Shape in = {8, 64, 9, 9};
   for (const auto& [num_output, group, math] :

@@ -182,17 +182,18 @@ void GpuLibraryTest::CompareConvolutions(GpuLibrary* library) {
     bool bias;
   };
   for (const Case& c : {Case{{4, 3, 23, 23}, 16, 5, 2, 2, 1, 1, true}, Case{{4, 32, 9, 9}, 64, 3, 1, 1, 1, 1, true},
-                        Case{{4, 32, 9, 9}, 64, 3, 1, 1, 1, 2, false}, Case{{2, 5, 9, 8}, 7, 3, 1, 1, 2, 1, true},
-                        Case{{2, 6, 5, 5}, 9, 3, 1, 1, 1, 3, true}, Case{{2, 16, 5, 5}, 16, 3, 1, 0, 1, 16, true},
-                        Case{{4, 64, 7, 7}, 16, 1, 1, 0, 1, 1, true}}) {
+                        Case{{4, 32, 9, 9}, 64, 3, 1, 1, 1, 2, false}, Case{{2, 64, 16, 16}, 64, 3, 1, 1, 1, 2, true},
+                        Case{{2, 5, 9, 8}, 7, 3, 1, 1, 2, 1, true}, Case{{2, 6, 5, 5}, 9, 3, 1, 1, 1, 3, true},
+                        Case{{2, 16, 5, 5}, 16, 3, 1, 0, 1, 16, true}, Case{{4, 64, 7, 7}, 16, 1, 1, 0, 1, 1, true}}) {
     SCOPED_TRACE(c.in.ToString() + " group " + std::to_string(c.group));
     ConvolutionDesc desc;
     desc.num_output = c.num_output, desc.group = c.group, desc.bias = c.bias;
     desc.kernel_h = desc.kernel_w = c.kernel, desc.stride_h = desc.stride_w = c.stride;
     desc.pad_h = desc.pad_w = c.pad, desc.dilation_h = desc.dilation_w = c.dilation;
-    auto made = library->Convolution(desc, c.in), made_on_host = host_library_->Convolution(desc, c.in);
+    auto made = library->Convolution(desc, c.in);
     ASSERT_TRUE(made.ok()) << made.status();
-    GpuConvolution *const gpu = made->get(), *const host = made_on_host->get();
+    const auto made_on_host = MakeHostConvolution(&host_, desc, c.in, GetParam(), (*made)->groups());
+    GpuConvolution *const gpu = made->get(), *const host = made_on_host.get();
     const size_t workspace = gpu->workspace_bytes();
     ASSERT_EQ(gpu->nhwc(), host->nhwc());
 
