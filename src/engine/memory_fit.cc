@@ -24,10 +24,15 @@ size_t Narrow(Wide bytes) { return static_cast<size_t>(std::min<Wide>(bytes, std
 // What an allocation takes beyond its bytes, at the least: a device keeps enough free for larger roundings.
 constexpr size_t kBlock = 256;
 
+/// What NCCL takes for a communicator, which is made later: up to 1 GB was measured with connections made at its start,
+/// as ours are (NVIDIA/nccl, pull request 2366).
+constexpr size_t kNcclBytes = size_t{1} << 30;
+
 size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
   if (model.on_host()) return 0;
-  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + InputPrefetcher::DeviceBytes(model) +
-                 Updater::DeviceBytes(model) + 8 * kBlock;
+  size_t bytes = model.table().ReplicasByNccl(model.rank()).empty() ? 0 : kNcclBytes;
+  bytes += HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + InputPrefetcher::DeviceBytes(model) +
+           Updater::DeviceBytes(model) + 8 * kBlock;
   for (const StoredParam& param : model.stored_params()) {
     if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;
   }

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kPooledBytes = 1 << 20;
 constexpr size_t kDriverBlock = 2 << 20;
 constexpr size_t kExportPage = 64 << 10;  // what an adapter takes a multiple of
-// What is not free for a node's own plan: modules that are loaded when a kernel first runs, graphs, NCCL's buffers.
+// What is not free for a node's own plan: modules that are loaded when a kernel first runs, and graphs.
 constexpr size_t kKeptFree = 512 << 20;
 // Each takes host memory; what does not fit is put into the queue call by call.
 constexpr size_t kMaxGraphs = 4096;
