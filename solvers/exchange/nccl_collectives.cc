@@ -1,6 +1,7 @@
 // Replica 0 makes NCCL's unique id and hands it to the others by the rendezvous; then all join the communicator. It is
 // a non-blocking one: what its calls begin is asked after until it is done, so that a wait can end with the job. Calls
-// return at once, so one lock may serialise them with Abort, after which the communicator is gone.
+// return at once, but for Abort, which waits for NCCL's threads and frees its memory; one lock serialises them with it,
+// after which the communicator is gone.
 #include "solvers/exchange/nccl_collectives.h"
 
 #include "base/format.h"

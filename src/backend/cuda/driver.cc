@@ -6,12 +6,17 @@
 namespace hp {
 namespace {
 
+#if CUDART_VERSION >= 12050
+// All functions below are as they were then. A driver may be older than the runtime.
+constexpr unsigned kVersion = 12000;
+#endif
+
 template <typename Function>
 Function* Find(const char* name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result;
 #if CUDART_VERSION >= 12050
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, CUDART_VERSION, cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &result);
 #else
   const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
 #endif
