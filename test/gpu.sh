@@ -50,6 +50,7 @@ digits() {
   echo "gpu: digits, conv and FC node on $2"
   "$bin/hproute" --solver="$PWD/$solver" --conv=1 --fc=1 --hosts="$2" --port="$(free_ports 2)" --out="$work/table.prototxt"
   train "$work/table.prototxt" "$work"
+  if grep "graph capture failed" "$work"/*.log; then fail "a recording was refused, and kernels were launched one by one"; fi
   line=$(evaluate examples/digits/digits_train_test.prototxt \
     "$work/digits_iter_$(solver_value "$solver" max_iter).caffemodel" "$(solver_value "$solver" test_iter)" "$work")
   echo "$line"
