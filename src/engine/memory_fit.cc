@@ -30,9 +30,8 @@ constexpr size_t kNcclBytes = size_t{1} << 30;
 
 size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
   if (model.on_host()) return 0;
-  size_t bytes = model.table().ReplicasByNccl(model.rank()).empty() ? 0 : kNcclBytes;
-  bytes += HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + InputPrefetcher::DeviceBytes(model) +
-           Updater::DeviceBytes(model) + 8 * kBlock;
+  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + InputPrefetcher::DeviceBytes(model) +
+                 Updater::DeviceBytes(model) + 8 * kBlock;
   for (const StoredParam& param : model.stored_params()) {
     if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;
   }
@@ -73,6 +72,7 @@ NodeMemory MemoryOf(const NodeModel& model, int pool_size) {
   memory.scratch = model.scratch_bytes();
   memory.packed = PackedBytes(model) * static_cast<size_t>(memory.versions);
   memory.device_only = DeviceOnlyBytes(model, pool_size);
+  if (!model.on_host() && !model.table().ReplicasByNccl(model.rank()).empty()) memory.nccl = kNcclBytes;
   memory.images = ImageBytes(model);
   return memory;
 }
@@ -169,7 +169,7 @@ Least LeastOf(const JobPlan& job, Rank rank, Phase phase) {
 size_t NodeMemory::bytes() const {
   constexpr size_t kPage = 4096;
   const Wide solvers = Wide(pool_size) * ((Wide{solver} + kPage - 1) / kPage * kPage);
-  return Narrow(Wide{parameters} + solvers + scratch + matrices + packed + device_only);
+  return Narrow(Wide{parameters} + solvers + scratch + matrices + packed + device_only + nccl);
 }
 
 size_t NodeMemory::image_bytes() const { return Narrow(Wide{images} * ring()); }
@@ -185,6 +185,7 @@ std::string NodeMemory::Describe() const {
                             MegaBytes(matrices).c_str(), MegaBytes(scratch).c_str());
   if (packed > 0) text += ", packed weights " + MegaBytes(packed);
   if (device_only > 0) text += ", input and copies " + MegaBytes(device_only);
+  if (nccl > 0) text += ", NCCL " + MegaBytes(nccl);
   if (images > 0) text += ", images " + MegaBytes(image_bytes());
   if (exchange > 0) text += ", exchange " + MegaBytes(exchange);
   return text;

@@ -21,6 +21,7 @@ struct NodeMemory {
   /// What only a device with memory of its own needs: copies of inputs that come from the host, whole images that it
   /// decodes, gradients of frozen parameters that ops write; 0 on the host.
   size_t device_only = 0;
+  size_t nccl = 0;  ///< what NCCL is taken to need, where it sums gradients
   /// Images of one micro-batch, of training and of each test together: in the host's memory, `ring()` times.
   size_t images = 0;
   size_t exchange = 0;  ///< of replicas that sum gradients by a ring: in the host's memory

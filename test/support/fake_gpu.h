@@ -26,7 +26,7 @@ class FakeGpu : public Gpu {
   struct Options {
     int index = 0;
     uint32_t seed = 1;  ///< of the order among queues
-    size_t memory_bytes = size_t{1} << 30;
+    size_t memory_bytes = size_t{4} << 30;
     /// Memory of the device can only be touched by queued work: whoever else does gets a SIGSEGV.
     bool protect = false;
     bool dma_buf = false;
