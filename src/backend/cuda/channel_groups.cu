@@ -11,19 +11,17 @@ namespace {
 template <typename T>
 struct GroupPacks {
   static constexpr int kWidth = kPackWidth<T>;
-  Divisor packs;                  ///< of a pixel
-  ChannelPlaces groups;           ///< in packs
-  int64_t image, channel, pixel;  ///< elements of the other tensor from one to the next
-  int64_t pixels;                 ///< of an image
+  Divisor packs;         ///< of a pixel
+  ChannelPlaces groups;  ///< in packs
+  ChannelStrides other;
+  int64_t pixels;  ///< of an image
 
-  GroupPacks(const TensorDesc& other, int64_t groups)
-      : packs(other.shape[1] / kWidth),
-        groups{Divisor(other.shape[1] / groups / kWidth), other.shape[0] * other.shape.count(2)},
-        image(other.shape.count(1)),
-        channel(LiesNhwc(other) ? 1 : other.shape.count(2)),
-        pixel(LiesNhwc(other) ? other.shape[1] : 1),
-        pixels(other.shape.count(2)) {
-    CHECK(other.shape[1] % (groups * kWidth) == 0) << "[" << other.shape << "] in " << groups << " groups";
+  GroupPacks(const TensorDesc& desc, int64_t groups)
+      : packs(desc.shape[1] / kWidth),
+        groups{Divisor(desc.shape[1] / groups / kWidth), desc.shape[0] * desc.shape.count(2)},
+        other(desc),
+        pixels(desc.shape.count(2)) {
+    CHECK(desc.shape[1] % (groups * kWidth) == 0) << "[" << desc.shape << "] in " << groups << " groups";
   }
 
   /// Offsets of pack i of an image in both tensors.
@@ -33,7 +31,8 @@ struct GroupPacks {
   HP_HOST_DEVICE Places At(int64_t n, uint32_t i) const {
     uint32_t pack;
     const uint32_t p = packs.Quotient(i, &pack);
-    return {kWidth * groups.At(n * pixels + p, pack), n * image + p * pixel + kWidth * int64_t{pack} * channel};
+    return {kWidth * groups.At(n * pixels + p, pack),
+            n * other.image + p * other.pixel + kWidth * int64_t{pack} * other.channel};
   }
 };
 
@@ -58,7 +57,7 @@ struct GatherPack {
   HP_HOST_DEVICE void operator()(int64_t n, uint32_t i) const {
     const auto at = g.At(n, i);
     Pack<float, kPackWidth<T>> pack;
-    for (int k = 0; k < kPackWidth<T>; ++k) pack.of[k] = ToFloat(from[at.in_other + k * g.channel]);
+    for (int k = 0; k < kPackWidth<T>; ++k) pack.of[k] = ToFloat(from[at.in_other + k * g.other.channel]);
     WritePack(to + at.in_groups, pack);
   }
 };
@@ -71,7 +70,7 @@ struct ScatterPack {
   HP_HOST_DEVICE void operator()(int64_t n, uint32_t i) const {
     const auto at = g.At(n, i);
     const Pack<float, kPackWidth<T>> pack = ReadPack<kPackWidth<T>>(from + at.in_groups);
-    for (int k = 0; k < kPackWidth<T>; ++k) Put(pack.of[k], to + at.in_other + k * g.channel);
+    for (int k = 0; k < kPackWidth<T>; ++k) Put(pack.of[k], to + at.in_other + k * g.other.channel);
   }
 };
 
@@ -85,21 +84,11 @@ bool HasPacks(const TensorDesc& desc, const void* data, ElementType element) {
   return LiesNhwc(desc) && desc.element == element && Packable({data});
 }
 
-/// Calls visit with the types of the tensor in groups and of the other one, which are equal, or the other is float32.
-template <typename Visit>
-void WithTypes(ElementType element, ElementType other, const Visit& visit) {
-  CHECK(other == element || other == ElementType::kFloat32) << "two types of 16 bits";
-  WithElementType(element, [&](auto type) {
-    if (other == element) return visit(type, type);
-    visit(type, TypeTag<float>());
-  });
-}
-
 }  // namespace
 
 void CopyToGroups(const GpuStream& stream, const TensorDesc& from_desc, const void* from, ElementType element,
                   int64_t groups, void* to) {
-  WithTypes(element, from_desc.element, [&](auto type, auto from_type) {
+  WithFormTypes(element, from_desc.element, [&](auto type, auto from_type) {
     using T = typename decltype(type)::Type;
     using From = typename decltype(from_type)::Type;
     const GroupPacks<T> packs(from_desc, groups);
@@ -113,7 +102,7 @@ void CopyToGroups(const GpuStream& stream, const TensorDesc& from_desc, const vo
 
 void CopyFromGroups(const GpuStream& stream, ElementType element, int64_t groups, const void* from,
                     const TensorDesc& to_desc, void* to) {
-  WithTypes(element, to_desc.element, [&](auto type, auto to_type) {
+  WithFormTypes(element, to_desc.element, [&](auto type, auto to_type) {
     using T = typename decltype(type)::Type;
     using To = typename decltype(to_type)::Type;
     const GroupPacks<T> packs(to_desc, groups);

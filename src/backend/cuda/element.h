@@ -3,6 +3,7 @@
 #include "backend/cuda/pack.h"
 #include "tensor/tensor.h"
 
+#include "glog/logging.h"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -58,6 +59,17 @@ auto WithElementType(ElementType element, const Make& make) {
       break;
   }
   return make(TypeTag<float>());
+}
+
+/// Calls visit(TypeTag<T>(), TypeTag<U>()) for a tensor in a library's form, of type T, and the one that it is a copy
+/// of, whose type is the same or float32 (CHECK).
+template <typename Visit>
+void WithFormTypes(ElementType form, ElementType other, const Visit& visit) {
+  CHECK(other == form || other == ElementType::kFloat32) << "two types of 16 bits";
+  WithElementType(form, [&](auto type) {
+    if (other == form) return visit(type, type);
+    visit(type, TypeTag<float>());
+  });
 }
 
 /// The data of a tensor as T*, which its element type must be; not checked.
