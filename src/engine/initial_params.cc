@@ -85,13 +85,13 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
 Status FromWeights(const NodeModel& node, const CaffeModel& model, bool last, std::set<BlobKey>* earlier,
                    ParamStore* params) {
   HP_RETURN_IF_ERROR(CheckCounts(node, model));
-  // Of the whole net: the same on all nodes, so one of them says it.
-  if (node.rank() == 0 && LogMatches(model, NamesOfAll(node), last, earlier).loaded.empty()) {
-    LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
-  }
   for (int i = 0; i < params->size(); ++i) {
     const std::vector<SharedBlob> names = NamesOf(node, params->param(i));
     if (model.LastOf(names) != nullptr) HP_RETURN_IF_ERROR(CopyValues(model, names, i, params));
+  }
+  // Of the whole net: the same on all nodes, so one of them says it.
+  if (node.rank() == 0 && LogMatches(model, NamesOfAll(node), last, earlier).loaded.empty()) {
+    LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
   }
   return OkStatus();
 }
