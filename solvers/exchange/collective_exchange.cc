@@ -42,15 +42,21 @@ void CollectiveExchange::Add(uint64_t clock, int param, std::span<float> gradien
 }
 
 void CollectiveExchange::Flush(uint64_t clock) {
-  const std::vector<std::span<float>> gradients = std::exchange(gradients_, {});
-  std::vector<int> params = std::exchange(params_, {});
+  CollectiveSum sum;
+  sum.values = std::exchange(gradients_, {});
+  const std::vector<int> params = std::exchange(params_, {});
   bytes_ = 0;
   if (params.empty() || ended()) return;
-  device_->Order(Device::kCompute, Device::kExchange);
-  if (const Status status = collectives_->AllReduce(gradients); !status.ok()) return Fail(status);
+  const Device::Mark computed = device_->Record(Device::kCompute);
+  sum.before = [this, computed] { device_->Follow(computed, Device::kExchange); };
+  sum.after = [this, clock, params] { Enqueued(clock, params); };
+  if (const Status status = collectives_->AllReduce(std::move(sum)); !status.ok()) Fail(status);
+}
+
+void CollectiveExchange::Enqueued(uint64_t clock, const std::vector<int>& params) {
   const Device::Mark done = device_->Record(Device::kExchange);
   MutexLock lock(&mutex_);
-  steps_.push_back({done, clock, std::move(params)});
+  steps_.push_back({done, clock, params});
   changed_.SignalAll();
 }
 

@@ -8,35 +8,43 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace hp {
 
+/// Gradients that are summed over all replicas, in place, each by itself but all at once.
+struct CollectiveSum {
+  std::vector<std::span<float>> values;  ///< in the device's memory; must stay allocated until they are summed
+  /// Put work into Device::kExchange in front of the sum, and behind it. They must not call the collectives.
+  std::function<void()> before, after;
+};
+
 /// The collectives among replicas on GPUs: the part of NCCL's interface that the exchange uses (nccl_collectives.h).
 /// Tests implement it without GPUs.
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  /// Enqueues in-place sums over all replicas, of each of `values`, together into Device::kExchange and returns at
-  /// once. One thread; all replicas call it with the same sizes in the same order. @param values in the device's
-  /// memory; must stay allocated until it is done.
+  /// Has a sum enqueued into Device::kExchange, and returns at once. Where several replicas are in one process, the
+  /// last one to call enqueues the sum for all of them; `before` and `after` are called by its thread. One thread; all
+  /// replicas call it with the same sizes in the same order.
   /// @return kUnavailable: it can't be enqueued, or Abort was called; kFailedPrecondition: nor by another try.
-  virtual Status AllReduce(std::span<const std::span<float>> values) = 0;
+  virtual Status AllReduce(CollectiveSum sum) = 0;
   /// @return kUnavailable: a sum that was enqueued earlier has failed, most likely because a replica is lost; ok after
   /// Abort. Any thread.
   virtual Status AsyncError() = 0;
-  /// Ends the sums under way: their results are undefined, and nothing waits for them any more. Any thread, also while
-  /// another is in AllReduce. May be called again.
+  /// Ends the sums under way: their results are undefined, nothing waits for them any more, and neither `before` nor
+  /// `after` of one is called any more. Any thread, also while another is in AllReduce. May be called again.
   virtual void Abort() = 0;
 };
 
 /// An exchange among replicas that are all on GPUs: gradients are summed in the devices' memory, some layers at a time
 /// while the backward pass goes on, since a sum costs the thread that adds as much for a bias as for a layer. The Add
-/// that fills a bucket of kBucketBytes, and Flush, enqueue its sums into Device::kExchange, ordered behind what
-/// kCompute holds. The thread "exchange" waits for sums and reports them; the thread "exchange watch" asks every 100 ms
-/// for errors. Callbacks come from these threads, on_failure also from within Add.
+/// that fills a bucket of kBucketBytes, and Flush, have its sums enqueued into Device::kExchange, ordered behind what
+/// kCompute holds then. The thread "exchange" waits for sums and reports them; the thread "exchange watch" asks every
+/// 100 ms for errors. Callbacks come from these threads, on_failure also from within Add.
 class CollectiveExchange : public Exchange {
  public:
   /// Starts the threads. @param device must outlive the exchange. @param collectives of all replicas of the stage.
@@ -55,6 +63,8 @@ class CollectiveExchange : public Exchange {
     std::vector<int> params;
   };
 
+  /// The sum was put into kExchange.
+  void Enqueued(uint64_t clock, const std::vector<int>& params) HP_EXCLUDES(mutex_);
   void Run() HP_EXCLUDES(mutex_);
   Status Await(const Step& step);
   void Watch() HP_EXCLUDES(mutex_);

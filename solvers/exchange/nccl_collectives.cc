@@ -10,11 +10,15 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <map>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -48,61 +52,146 @@ Status AskState(ncclComm_t comm, const char* call, ncclResult_t* state) {
 
 Status Aborted() { return Unavailable("the exchange was aborted"); }
 
+/// The replicas of a stage that are in this process. A sum is enqueued when all of them have asked for it, in one
+/// group. Else the first one's kernel would occupy its GPU until the others' are there, while their threads may still
+/// have to allocate or record, for which CUDA may wait until no GPU of the process is busy: for ever.
+class ReplicasHere {
+ public:
+  /// Those that share communicator `id`. Any thread.
+  static std::shared_ptr<ReplicasHere> Of(const ncclUniqueId& id) {
+    static Mutex mutex;
+    static std::map<std::string, std::weak_ptr<ReplicasHere>> all;
+    MutexLock lock(&mutex);
+    std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<ReplicasHere>& known = all[std::string(id.internal, sizeof(id.internal))];
+    std::shared_ptr<ReplicasHere> replicas = known.lock();
+    if (replicas == nullptr) known = replicas = std::make_shared<ReplicasHere>();
+    return replicas;
+  }
+
+  /// Before NCCL connects the replica: who is connected knows that all have joined. @return its place among them.
+  size_t Join(const NcclOptions& options) {
+    MutexLock lock(&mutex_);
+    replicas_.push_back({.gpu = options.gpu, .stream = static_cast<cudaStream_t>(options.stream)});
+    return replicas_.size() - 1;
+  }
+
+  void Connected(size_t place, ncclComm_t comm) {
+    MutexLock lock(&mutex_);
+    replicas_[place].comm = comm;
+  }
+
+  /// Collectives::AllReduce of the replica in this place.
+  Status AllReduce(size_t place, CollectiveSum sum) {
+    int own_gpu;
+    {
+      MutexLock lock(&mutex_);
+      Replica& own = replicas_[place];
+      if (own.comm == nullptr) return Aborted();
+      HP_RETURN_IF_ERROR(failure_);
+      if (lost_) return OkStatus();  // as if it had been lost elsewhere: the sum is never done
+      own.asked.push_back(std::move(sum));
+      if (std::any_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.asked.empty(); })) {
+        return OkStatus();
+      }
+      own_gpu = own.gpu;
+      failure_ = Begin();
+    }
+    const Status status = Finish(place);
+    cudaSetDevice(own_gpu);
+    return status;
+  }
+
+  /// Collectives::AsyncError.
+  Status AsyncError(size_t place) {
+    MutexLock lock(&mutex_);
+    if (replicas_[place].comm == nullptr) return OkStatus();
+    ncclResult_t state = ncclSuccess;
+    return AskState(replicas_[place].comm, "ncclAllReduce", &state);
+  }
+
+  /// Collectives::Abort.
+  void Abort(size_t place) {
+    MutexLock lock(&mutex_);
+    lost_ = true;
+    replicas_[place].asked.clear();
+    if (ncclComm_t comm = std::exchange(replicas_[place].comm, nullptr); comm != nullptr) ncclCommAbort(comm);
+  }
+
+ private:
+  struct Replica {
+    int gpu = 0;
+    cudaStream_t stream = nullptr;
+    ncclComm_t comm = nullptr;             // null: not connected yet, or aborted
+    std::deque<CollectiveSum> asked = {};  // not enqueued yet
+  };
+
+  /// The first sum of each. A group is ended in any case, or the thread's next calls would belong to it.
+  /// @return the first error.
+  Status Begin() HP_REQUIRES(mutex_) {
+    for (const Replica& replica : replicas_) {
+      cudaSetDevice(replica.gpu);
+      replica.asked.front().before();
+    }
+    HP_RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), nullptr, "ncclGroupStart"));
+    Status status;
+    for (const Replica& replica : replicas_) {
+      cudaSetDevice(replica.gpu);
+      for (const std::span<float> sum : replica.asked.front().values) {
+        const ncclResult_t result =
+            ncclAllReduce(sum.data(), sum.data(), sum.size(), ncclFloat, ncclSum, replica.comm, replica.stream);
+        if (status.ok()) status = NcclStatus(result, replica.comm, "ncclAllReduce");
+      }
+    }
+    const ncclResult_t result = ncclGroupEnd();
+    return status.ok() ? NcclStatus(result, nullptr, "ncclGroupEnd") : status;
+  }
+
+  /// Waits until what Begin began is in the streams; until then the communicators take no other call. Nobody else
+  /// begins meanwhile, as this replica asks for nothing.
+  Status Finish(size_t place) {
+    for (Patience patience;; patience.Wait()) {
+      MutexLock lock(&mutex_);
+      HP_RETURN_IF_ERROR(failure_);
+      if (lost_) return replicas_[place].comm == nullptr ? Aborted() : OkStatus();
+      bool pending = false;
+      for (const Replica& replica : replicas_) {
+        ncclResult_t state = ncclSuccess;
+        failure_ = AskState(replica.comm, "ncclAllReduce", &state);
+        HP_RETURN_IF_ERROR(failure_);
+        pending |= state == ncclInProgress;
+      }
+      if (pending) continue;
+      for (Replica& replica : replicas_) {
+        cudaSetDevice(replica.gpu);
+        replica.asked.front().after();
+        replica.asked.pop_front();
+      }
+      return OkStatus();
+    }
+  }
+
+  // NCCL's calls must return at once (PrepareNccl): Abort waits for them.
+  Mutex mutex_;
+  std::vector<Replica> replicas_ HP_GUARDED_BY(mutex_);
+  bool lost_ HP_GUARDED_BY(mutex_) = false;  // one of them was aborted: no sum can be done any more
+  Status failure_ HP_GUARDED_BY(mutex_);     // what NCCL said, to all of them
+};
+
 class Nccl : public Collectives {
  public:
-  Nccl(ncclComm_t comm, const NcclOptions& options) : comm_(comm), options_(options) {}
+  Nccl(std::shared_ptr<ReplicasHere> replicas, size_t place) : replicas_(std::move(replicas)), place_(place) {}
 
   // Destroying waits for the other replicas, which may be gone; what is under way has been waited for by then.
   ~Nccl() override { Abort(); }
 
-  Status AllReduce(std::span<const std::span<float>> values) override {
-    cudaSetDevice(options_.gpu);
-    ncclResult_t state = ncclInProgress;
-    {
-      MutexLock lock(&mutex_);
-      if (aborted_) return Aborted();
-      HP_RETURN_IF_ERROR(Begin(values, &state));
-    }
-    // Until they are in the stream, the communicator takes no other call.
-    for (Patience patience; state == ncclInProgress; patience.Wait()) {
-      MutexLock lock(&mutex_);
-      if (aborted_) return Aborted();
-      HP_RETURN_IF_ERROR(AskState(comm_, "ncclAllReduce", &state));
-    }
-    return OkStatus();
-  }
-
-  Status AsyncError() override {
-    MutexLock lock(&mutex_);
-    if (aborted_) return OkStatus();
-    ncclResult_t state = ncclSuccess;
-    return AskState(comm_, "ncclAllReduce", &state);
-  }
-
-  void Abort() override {
-    MutexLock lock(&mutex_);
-    if (!std::exchange(aborted_, true)) ncclCommAbort(comm_);
-  }
+  Status AllReduce(CollectiveSum sum) override { return replicas_->AllReduce(place_, std::move(sum)); }
+  Status AsyncError() override { return replicas_->AsyncError(place_); }
+  void Abort() override { replicas_->Abort(place_); }
 
  private:
-  /// A group is ended in any case, or the thread's next calls would belong to it. @return the first error.
-  Status Begin(std::span<const std::span<float>> values, ncclResult_t* state) HP_REQUIRES(mutex_) {
-    HP_RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), comm_, "ncclGroupStart"));
-    Status status;
-    for (const std::span<float> sum : values) {
-      const ncclResult_t result = ncclAllReduce(sum.data(), sum.data(), sum.size(), ncclFloat, ncclSum, comm_,
-                                                static_cast<cudaStream_t>(options_.stream));
-      if (status.ok()) status = NcclStatus(result, comm_, "ncclAllReduce");
-    }
-    *state = ncclGroupEnd();
-    return status.ok() ? NcclStatus(*state, comm_, "ncclGroupEnd") : status;
-  }
-
-  const ncclComm_t comm_;
-  const NcclOptions options_;
-  // ncclGroupEnd must return at once (PrepareNccl): Abort waits for it.
-  Mutex mutex_;
-  bool aborted_ HP_GUARDED_BY(mutex_) = false;  // comm_ is gone
+  const std::shared_ptr<ReplicasHere> replicas_;
+  const size_t place_;
 };
 
 StatusOr<ncclUniqueId> AgreeOnId(const NcclOptions& options, Rendezvous* rendezvous) {
@@ -127,6 +216,8 @@ void PrepareNccl() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/1); }
 
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous) {
   HP_ASSIGN_OR_RETURN(const ncclUniqueId id, AgreeOnId(options, rendezvous));
+  std::shared_ptr<ReplicasHere> replicas = ReplicasHere::Of(id);
+  const size_t place = replicas->Join(options);
   cudaSetDevice(options.gpu);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -138,7 +229,10 @@ StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, R
     status = rendezvous->Check();
     if (status.ok()) status = AskState(comm, "ncclCommInitRankConfig", &state);
   }
-  if (status.ok()) return std::unique_ptr<Collectives>(std::make_unique<Nccl>(comm, options));
+  if (status.ok()) {
+    replicas->Connected(place, comm);
+    return std::unique_ptr<Collectives>(std::make_unique<Nccl>(std::move(replicas), place));
+  }
   if (comm != nullptr) ncclCommAbort(comm);
   return status;
 }

@@ -39,7 +39,7 @@ class Device {
   };
   static constexpr int kQueues = 5;
 
-  /// A point in a queue's work, from Record. Valid for one Wait.
+  /// A point in a queue's work, from Record. Valid for one Wait or Follow.
   using Mark = uint64_t;
 
   /// Names a captured piece of work: equal keys mean the same calls with the same addresses and sizes. Where
@@ -79,8 +79,11 @@ class Device {
   /// Work put into `then` after this call starts only when all work put into `first` before it is done. The host does
   /// not wait.
   virtual void Order(Queue first, Queue then) = 0;
-  /// Marks the end of what `queue` holds so far. Each mark holds a resource of the device until it is waited for.
+  /// Marks the end of what `queue` holds so far. Each mark holds a resource of the device until Wait or Follow.
   virtual Mark Record(Queue queue) = 0;
+  /// Work put into `then` after this call starts only when all work in front of the mark is done. The host does not
+  /// wait. Instead of Wait, once for each mark; any thread.
+  virtual void Follow(Mark mark, Queue then) = 0;
   /// Blocks until all work that was in the queue before the mark is done. Once for each mark (CHECK on a GPU); any
   /// thread. @return kInternal: the device failed, now or earlier.
   virtual Status Wait(Mark mark) = 0;

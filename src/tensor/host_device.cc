@@ -26,6 +26,7 @@ class HostDevice : public Device {
   }
   void Order(Queue, Queue) override {}
   Mark Record(Queue) override { return 0; }
+  void Follow(Mark, Queue) override {}
   Status Wait(Mark) override { return OkStatus(); }
   Status Synchronize() override { return OkStatus(); }
   void RunCaptured(const CaptureKey&, const std::function<void()>& work) override { work(); }

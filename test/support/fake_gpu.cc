@@ -154,10 +154,7 @@ void FakeGpu::Copy(Queue queue, void* to, const void* from, size_t bytes) {
   Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
 }
 
-void FakeGpu::Order(Queue first, Queue then) {
-  const Mark mark = Record(first);
-  Push(then, {.work = nullptr, .needed = mark});
-}
+void FakeGpu::Order(Queue first, Queue then) { Follow(Record(first), then); }
 
 Device::Mark FakeGpu::Record(Queue queue) {
   Mark mark;

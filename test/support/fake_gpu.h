@@ -74,6 +74,7 @@ class FakeGpu : public Gpu {
   void Copy(Queue queue, void* to, const void* from, size_t bytes) override;
   void Order(Queue first, Queue then) override HP_EXCLUDES(mutex_);
   Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
+  void Follow(Mark mark, Queue then) override { Push(then, {.needed = mark}); }
   Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
   Status Synchronize() override HP_EXCLUDES(mutex_);
   void RunCaptured(const CaptureKey& key, const std::function<void()>& work) override HP_EXCLUDES(mutex_);

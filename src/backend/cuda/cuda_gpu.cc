@@ -75,6 +75,7 @@ class CudaGpu : public Gpu {
   }
   void Order(Queue first, Queue then) override;
   Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
+  void Follow(Mark mark, Queue then) override HP_EXCLUDES(mutex_);
   Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
   Status Synchronize() override HP_EXCLUDES(mutex_);
   void RunCaptured(const CaptureKey& key, const std::function<void()>& work) override;
@@ -102,6 +103,9 @@ class CudaGpu : public Gpu {
   Status failure() const HP_EXCLUDES(mutex_);
   void CopyAs(cudaMemcpyKind kind, Queue queue, void* to, const void* from, size_t bytes);
   cudaEvent_t TakeEvent() HP_EXCLUDES(mutex_);
+  /// The event of a mark, which is none any more.
+  cudaEvent_t Unmark(Mark mark) HP_EXCLUDES(mutex_);
+  void GiveBack(cudaEvent_t event) HP_EXCLUDES(mutex_);
   /// @return null: it could not be recorded, and was put into the queue directly or failed.
   cudaGraphExec_t RecordGraph(const std::function<void()>& work) HP_EXCLUDES(mutex_);
   /// @return what failed on the recorder's thread meanwhile.
@@ -259,8 +263,7 @@ void CudaGpu::Order(Queue first, Queue then) {
   const cudaEvent_t event = TakeEvent();
   Note(cudaEventRecord(event, streams_[first]), "cudaEventRecord");
   Note(cudaStreamWaitEvent(streams_[then], event, 0), "cudaStreamWaitEvent");
-  MutexLock lock(&mutex_);  // the wait has taken the event's state: it can be recorded again
-  free_events_.push_back(event);
+  GiveBack(event);  // the wait has taken the event's state: it can be recorded again
 }
 
 Device::Mark CudaGpu::Record(Queue queue) {
@@ -272,20 +275,33 @@ Device::Mark CudaGpu::Record(Queue queue) {
   return last_mark_;
 }
 
-Status CudaGpu::Wait(Mark mark) {
-  Use();
-  cudaEvent_t event;
-  {
-    MutexLock lock(&mutex_);
-    const auto found = marks_.find(mark);
-    CHECK(found != marks_.end()) << "mark " << mark << " was waited for before";
-    event = found->second;
-    marks_.erase(found);
-  }
-  Note(cudaEventSynchronize(event), "earlier asynchronous work");
+cudaEvent_t CudaGpu::Unmark(Mark mark) {
+  MutexLock lock(&mutex_);
+  const auto found = marks_.find(mark);
+  CHECK(found != marks_.end()) << "mark " << mark << " was waited for before";
+  const cudaEvent_t event = found->second;
+  marks_.erase(found);
+  return event;
+}
+
+void CudaGpu::GiveBack(cudaEvent_t event) {
   MutexLock lock(&mutex_);
   free_events_.push_back(event);
-  return failure_;
+}
+
+void CudaGpu::Follow(Mark mark, Queue then) {
+  Use();
+  const cudaEvent_t event = Unmark(mark);
+  Note(cudaStreamWaitEvent(streams_[then], event, 0), "cudaStreamWaitEvent");
+  GiveBack(event);
+}
+
+Status CudaGpu::Wait(Mark mark) {
+  Use();
+  const cudaEvent_t event = Unmark(mark);
+  Note(cudaEventSynchronize(event), "earlier asynchronous work");
+  GiveBack(event);
+  return failure();
 }
 
 Status CudaGpu::Synchronize() {

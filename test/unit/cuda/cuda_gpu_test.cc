@@ -93,6 +93,8 @@ TEST_F(CudaGpuTest, EveryThreadCallsItsOwnDevice) {
     gpu->Order(Device::kCopyIn, Device::kCompute);
     mark = gpu->Record(Device::kCompute);
   });
+  OnAnotherThread([&] { gpu->Follow(mark, Device::kCopyOut); });
+  OnAnotherThread([&] { mark = gpu->Record(Device::kCopyOut); });
   OnAnotherThread([&] { EXPECT_TRUE(gpu->Wait(mark).ok()); });
   OnAnotherThread([&] { EXPECT_TRUE(gpu->CopyNow(pinned.data(), arena.data(), 1000).ok()); });
   for (int i = 0; i < 3; ++i) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <new>
@@ -48,19 +49,29 @@ class Doubling : public Exchange {
 class DoublingOnGpu : public Collectives {
  public:
   explicit DoublingOnGpu(Gpu* gpu) : gpu_(gpu) {}
-  Status AllReduce(std::span<const std::span<float>> values) override {
-    calls.push_back(values.size());
-    for (const std::span<float> sum : values) {
-      gpu_->stream(Device::kExchange).host->Enqueue([sum] {
-        for (float& value : sum) value *= 2;
+  Status AllReduce(CollectiveSum sum) override {
+    calls.push_back(sum.values.size());
+    asked.push_back(std::move(sum));
+    if (!late) Enqueue();
+    return OkStatus();
+  }
+  /// The first of `asked`.
+  void Enqueue() {
+    asked.front().before();
+    for (const std::span<float> values : asked.front().values) {
+      gpu_->stream(Device::kExchange).host->Enqueue([values] {
+        for (float& value : values) value *= 2;
       });
     }
-    return OkStatus();
+    asked.front().after();
+    asked.pop_front();
   }
   Status AsyncError() override { return failing ? Unavailable("a replica is gone") : OkStatus(); }
   void Abort() override { ++aborts; }
 
   std::vector<size_t> calls;  ///< sums of each
+  bool late = false;          ///< sums are enqueued by Enqueue alone, as if others had not asked yet
+  std::deque<CollectiveSum> asked;
   std::atomic<bool> failing{false};
   std::atomic<int> aborts{0};
 
@@ -190,6 +201,29 @@ TEST(CollectiveExchange, SaysOnceThatAReplicaIsGone) {
   exchange.Abort(Cancelled("the node ends"));
   EXPECT_EQ(raw->aborts, 1);
   EXPECT_EQ(waiter.reports(), 2);
+}
+
+/// Nothing is reported before, and a sum still waits for its gradient.
+TEST(CollectiveExchange, SumsMayBeEnqueuedLate) {
+  FakeGpu gpu;
+  auto collectives = std::make_unique<DoublingOnGpu>(&gpu);
+  DoublingOnGpu* const raw = collectives.get();
+  raw->late = true;
+  ExchangeWaiter waiter;
+  Gradients gradients(&gpu);
+  CollectiveExchange exchange(&gpu, std::move(collectives), waiter.callbacks());
+  for (const int i : {0, 1}) {
+    gradients.Compute(i, static_cast<float>(i + 1));
+    exchange.Add(0, i, gradients[i]);
+    exchange.Flush(0);
+  }
+  EXPECT_EQ(waiter.reports(), 0);
+  raw->Enqueue();
+  EXPECT_TRUE(waiter.WaitFor(0, {0}).ok());
+  EXPECT_EQ(gradients.Seen(0), std::vector<float>(3, 2.0f));
+  raw->Enqueue();
+  EXPECT_TRUE(waiter.Wait(0, 2).ok());
+  EXPECT_EQ(gradients.Seen(1), std::vector<float>(500, 4.0f));
 }
 
 /// Gradients wait for each other until there are some megabytes of them, or the last one is there.

@@ -29,26 +29,35 @@ struct Comm {
   int rank = 0, size = 0;
 };
 
-/// Sums are there when the last replica has called.
+/// Sums are there when the last replica of this process has called.
 struct FakeNccl {
   Mutex mutex;
   std::set<Comm*> comms HP_GUARDED_BY(mutex);
   // By id and the number of the sum in its group.
   std::map<std::pair<std::string, int>, std::vector<std::span<float>>> waiting HP_GUARDED_BY(mutex);
+  std::map<std::string, int> meeting HP_GUARDED_BY(mutex);  // by id: how many replicas are still missing
   std::vector<void*> streams HP_GUARDED_BY(mutex);
+  int groups HP_GUARDED_BY(mutex) = 0;
   /// How often what a call has begun is still under way when it is asked after; negative: for ever.
   int under_way = 0;
   bool pending HP_GUARDED_BY(mutex) = false;
   int left HP_GUARDED_BY(mutex) = 0;
   ncclResult_t init = ncclSuccess, reduce = ncclSuccess, ask = ncclSuccess, asynchronous = ncclSuccess;
+  int elsewhere = 0;  ///< replicas in other processes
   int ids = 0, aborts = 0;
 };
 FakeNccl* nccl = nullptr;
-thread_local int sums_of_group = -1;  // of the calling thread; -1: it is in no group
+/// The group of the calling thread: how many sums of each communicator are in it. Null: there is none.
+thread_local std::unique_ptr<std::map<const Comm*, int>> group;
 
 Status Sum(Collectives* collectives, std::vector<float>* values) {
-  const std::span<float> all(*values);
-  return collectives->AllReduce(std::span(&all, 1));
+  return collectives->AllReduce({.values = {*values}, .before = [] {}, .after = [] {}});
+}
+
+int CurrentDevice() {
+  int device = -1;
+  cudaGetDevice(&device);
+  return device;
 }
 
 class NcclTest : public testing::Test {
@@ -66,33 +75,114 @@ class NcclTest : public testing::Test {
     return ConnectNccl(options, &rendezvous_);
   }
   std::unique_ptr<Collectives> Alone() { return *Connect(0, 1); }
+  /// Two replicas of this process.
+  std::vector<std::unique_ptr<Collectives>> Together() {
+    std::vector<std::unique_ptr<Collectives>> made(2);
+    std::vector<Thread> threads;
+    for (const int rank : {1, 0}) {
+      threads.emplace_back("replica", [this, rank, &made] {
+        auto collectives = Connect(rank, 2);
+        EXPECT_TRUE(collectives.ok()) << collectives.status();
+        if (collectives.ok()) made[rank] = *std::move(collectives);
+      });
+    }
+    for (Thread& thread : threads) thread.Join();
+    return made;
+  }
+  /// On a thread that uses this replica's GPU.
+  void Ask(int rank, Collectives* collectives, std::vector<std::span<float>> values) {
+    cudaSetDevice(rank);
+    const auto event = [this](const char* name, int gpu) {
+      EXPECT_EQ(CurrentDevice(), gpu);
+      events_.push_back(name + std::to_string(gpu));
+    };
+    const Status asked = collectives->AllReduce({.values = std::move(values),
+                                                 .before = [event, rank] { event("before ", rank); },
+                                                 .after = [event, rank] { event("after ", rank); }});
+    EXPECT_TRUE(asked.ok()) << asked;
+  }
+  int Groups() {
+    MutexLock lock(&nccl_.mutex);
+    return nccl_.groups;
+  }
 
   FakeNccl nccl_;
   SharedRendezvous rendezvous_;
   int streams_[2] = {};
+  std::vector<std::string> events_;  // of Ask
 };
 
 TEST_F(NcclTest, ReplicasMeetAndAddUp) {
   std::vector<float> values[2] = {{1, 2, 3, 4, 5}, {10, 20, 30, 40, 50}};
-  {
-    std::vector<Thread> threads;
-    for (int rank : {1, 0}) {
-      threads.emplace_back("replica", [&, rank] {
-        const auto collectives = Connect(rank, 2);
-        ASSERT_TRUE(collectives.ok()) << collectives.status();
-        const std::span<float> all(values[rank]);
-        const std::span<float> sums[2] = {all.first(2), all.last(3)};
-        EXPECT_TRUE((*collectives)->AllReduce(sums).ok());
-        EXPECT_TRUE((*collectives)->AsyncError().ok());
-      });
-    }
+  auto collectives = Together();
+  for (const int rank : {1, 0}) {
+    const std::span<float> all(values[rank]);
+    Ask(rank, collectives[rank].get(), {all.first(2), all.last(3)});
   }
   EXPECT_EQ(values[0], (std::vector<float>{11, 22, 33, 44, 55}));
   EXPECT_EQ(values[1], values[0]);
   EXPECT_EQ(nccl_.ids, 1);
+  for (auto& replica : collectives) {
+    EXPECT_TRUE(replica->AsyncError().ok());
+    replica.reset();
+  }
   MutexLock lock(&nccl_.mutex);
   EXPECT_THAT(nccl_.streams, testing::UnorderedElementsAre(&streams_[0], &streams_[0], &streams_[1], &streams_[1]));
   EXPECT_TRUE(nccl_.comms.empty());
+}
+
+/// Nothing waits on a GPU for what another thread of this process may be kept from enqueueing.
+TEST_F(NcclTest, WhatIsAskedForInOneProcessIsEnqueuedTogether) {
+  std::vector<float> values[2] = {{1}, {2}};
+  auto collectives = Together();
+  const auto ask = [&](int rank) { Ask(rank, collectives[rank].get(), {values[rank]}); };
+  ask(0);
+  ask(0);  // is ahead
+  EXPECT_TRUE(events_.empty());
+  EXPECT_EQ(Groups(), 0);
+  ask(1);
+  EXPECT_EQ(events_, (std::vector<std::string>{"before 0", "before 1", "after 0", "after 1"}));
+  EXPECT_EQ(values[0], std::vector<float>{3});
+  EXPECT_EQ(Groups(), 1);
+  EXPECT_EQ(CurrentDevice(), 1) << "the caller's";
+  events_.clear();
+  ask(1);
+  EXPECT_EQ(events_, (std::vector<std::string>{"before 0", "before 1", "after 0", "after 1"}));
+  EXPECT_EQ(values[1], std::vector<float>{6});
+  EXPECT_EQ(Groups(), 2);
+}
+
+TEST_F(NcclTest, NobodyWaitsForReplicasOfOtherProcesses) {
+  nccl_.elsewhere = 1;
+  std::vector<float> values = {1};
+  const auto collectives = Connect(0, 2);
+  ASSERT_TRUE(collectives.ok()) << collectives.status();
+  Ask(0, collectives->get(), {values});
+  EXPECT_EQ(events_, (std::vector<std::string>{"before 0", "after 0"}));
+}
+
+/// What it asked for is forgotten, as its exchange may be gone; the other one gets no sum and no error, as if the
+/// replica had been lost elsewhere.
+TEST_F(NcclTest, WithOneThatIsAbortedNothingIsEnqueued) {
+  std::vector<float> values[2] = {{1}, {2}};
+  auto collectives = Together();
+  Ask(0, collectives[0].get(), {values[0]});
+  collectives[0]->Abort();
+  Ask(1, collectives[1].get(), {values[1]});
+  EXPECT_EQ(Sum(collectives[0].get(), &values[0]).message(), "the exchange was aborted");
+  EXPECT_TRUE(collectives[1]->AsyncError().ok());
+  EXPECT_TRUE(events_.empty());
+  EXPECT_EQ(Groups(), 0);
+}
+
+/// The replica that enqueues for both fails, and the other one hears of it.
+TEST_F(NcclTest, AnErrorIsEverybodysInTheProcess) {
+  std::vector<float> values[2] = {{1}, {2}};
+  auto collectives = Together();
+  nccl_.reduce = ncclInternalError;
+  EXPECT_TRUE(Sum(collectives[0].get(), &values[0]).ok());
+  EXPECT_EQ(Sum(collectives[1].get(), &values[1]).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
+  EXPECT_EQ(Sum(collectives[0].get(), &values[0]).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
 }
 
 TEST_F(NcclTest, WhatKeepsReplicasApartIsSaid) {
@@ -111,12 +201,13 @@ TEST_F(NcclTest, WhatKeepsReplicasApartIsSaid) {
 }
 
 TEST_F(NcclTest, ErrorsAreStatuses) {
-  const auto collectives = Alone();
+  auto collectives = Alone();
   std::vector<float> values(3);
   nccl_.reduce = ncclInternalError;
   EXPECT_EQ(Sum(collectives.get(), &values).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
   EXPECT_EQ(Sum(collectives.get(), &values).code(), StatusCode::kUnavailable);
   nccl_.reduce = ncclInvalidUsage;
+  collectives = Alone();
   EXPECT_EQ(Sum(collectives.get(), &values).code(), StatusCode::kFailedPrecondition) << "no restart mends it";
   EXPECT_TRUE(collectives->AsyncError().ok());
   nccl_.asynchronous = ncclInProgress;
@@ -208,12 +299,6 @@ ncclResult_t Begun() HP_REQUIRES(nccl->mutex) {
   return nccl->pending ? ncclInProgress : ncclSuccess;
 }
 
-int CurrentDevice() {
-  int device = -1;
-  cudaGetDevice(&device);
-  return device;
-}
-
 }  // namespace
 }  // namespace hp::test
 
@@ -235,8 +320,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
   if (nccl->init != ncclSuccess) return nccl->init;
   auto* const comm = new Comm{id.internal, rank, size};
   nccl->comms.insert(comm);
+  --nccl->meeting.try_emplace(comm->id, size - nccl->elsewhere).first->second;
   *made = reinterpret_cast<ncclComm_t>(comm);
-  return hp::test::Begun();
+  (void)hp::test::Begun();
+  return ncclInProgress;
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -246,11 +333,14 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
   EXPECT_EQ(hp::test::CurrentDevice(), comm->rank);
   EXPECT_TRUE(from == to && type == ncclFloat && op == ncclSum);
   if (nccl->reduce != ncclSuccess) return nccl->reduce;
-  EXPECT_GE(hp::test::sums_of_group, 0) << "a sum of no group";
+  if (hp::test::group == nullptr) {
+    ADD_FAILURE() << "a sum of no group";
+    return ncclInvalidUsage;
+  }
   nccl->streams.push_back(stream);
-  auto& waiting = nccl->waiting[{comm->id, hp::test::sums_of_group++}];
+  auto& waiting = nccl->waiting[{comm->id, (*hp::test::group)[comm]++}];
   waiting.emplace_back(static_cast<float*>(to), count);
-  if (static_cast<int>(waiting.size()) < comm->size) return ncclInProgress;
+  if (static_cast<int>(waiting.size()) < comm->size - nccl->elsewhere) return ncclInProgress;
   for (size_t i = 0; i < count; ++i) {
     float sum = 0;
     for (const auto& values : waiting) sum += values[i];
@@ -261,22 +351,25 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
 }
 
 ncclResult_t ncclGroupStart() {
-  EXPECT_EQ(hp::test::sums_of_group, -1) << "a group in a group";
-  hp::test::sums_of_group = 0;
+  EXPECT_EQ(hp::test::group, nullptr) << "a group in a group";
+  hp::test::group = std::make_unique<std::map<const Comm*, int>>();
   return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd() {
   hp::MutexLock lock(&nccl->mutex);
-  EXPECT_GE(hp::test::sums_of_group, 0) << "the end of no group";
-  hp::test::sums_of_group = -1;
+  EXPECT_NE(hp::test::group, nullptr) << "the end of no group";
+  hp::test::group.reset();
+  ++nccl->groups;
   return nccl->reduce == ncclSuccess ? hp::test::Begun() : nccl->reduce;
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+// A replica is connected when all are.
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
   hp::MutexLock lock(&nccl->mutex);
-  hp::test::Known(comm);
+  const Comm* const comm = hp::test::Known(handle);
   *error = nccl->asynchronous;
+  if (nccl->meeting[comm->id] > 0) *error = ncclInProgress;
   if (nccl->pending) {
     *error = ncclInProgress;
     nccl->pending = nccl->under_way < 0 || --nccl->left > 0;

@@ -46,6 +46,8 @@ class Replica {
   void Compute(const std::vector<float>& values) {
     gpu_->Upload(Device::kCompute, buffer_.data(), values.data(), values.size() * sizeof(float));
   }
+  /// As a node does in its first iterations; to free memory CUDA waits for the GPU.
+  void AllocateForAWhile() { EXPECT_TRUE(gpu_->AllocateShared(4 << 20).ok()); }
   /// What work in the compute queue sees now.
   std::vector<float> Seen() {
     std::vector<float> seen(kCount);
@@ -95,6 +97,7 @@ TEST(Nccl, AddsUpWhatTheQueuesCompute) {
       threads.emplace_back("replica", [&, rank, clock] {
         Replica& replica = *replicas[rank];
         replica.Compute(values[rank]);
+        replica.AllocateForAWhile();
         replica.exchange()->Add(clock, 0, replica.gradient());
         replica.exchange()->Flush(clock);
         const Status summed = replica.waiter()->Wait(clock, 1);
