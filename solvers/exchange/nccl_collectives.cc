@@ -1,24 +1,24 @@
 // Replica 0 makes NCCL's unique id and hands it to the others by the rendezvous; then all join the communicator. It is
 // a non-blocking one: what its calls begin is asked after until it is done, so that a wait can end with the job. Calls
-// return at once, but for Abort, which waits for NCCL's threads and frees its memory; one lock serialises them with it,
-// after which the communicator is gone.
+// return at once, but for Abort, which waits for NCCL's threads and frees its memory. All replicas of a process have
+// one lock, under which communicators are used, and taken away to be aborted.
 #include "solvers/exchange/nccl_collectives.h"
 
 #include "base/format.h"
 #include "base/mutex.h"
+#include "tensor/several_devices.h"
 
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace hp {
 namespace {
@@ -54,7 +54,7 @@ Status Aborted() { return Unavailable("the exchange was aborted"); }
 
 /// The replicas of a stage that are in this process. A sum is enqueued when all of them have asked for it, in one
 /// group. Else the first one's kernel would occupy its GPU until the others' are there, while their threads may still
-/// have to allocate or record, for which CUDA may wait until no GPU of the process is busy: for ever.
+/// have to make calls that wait for it (tensor/several_devices.h).
 class ReplicasHere {
  public:
   /// Those that share communicator `id`. Any thread.
@@ -69,75 +69,103 @@ class ReplicasHere {
     return replicas;
   }
 
-  /// Before NCCL connects the replica: who is connected knows that all have joined. @return its place among them.
-  size_t Join(const NcclOptions& options) {
+  /// Before NCCL connects the replica: who is connected knows that all have joined.
+  void Join(const NcclOptions& options) {
     MutexLock lock(&mutex_);
-    replicas_.push_back({.gpu = options.gpu, .stream = static_cast<cudaStream_t>(options.stream)});
-    return replicas_.size() - 1;
+    Replica& joined = replicas_[options.rank];
+    joined.gpu = options.gpu;
+    joined.stream = static_cast<cudaStream_t>(options.stream);
   }
 
-  void Connected(size_t place, ncclComm_t comm) {
+  void Connected(int rank, ncclComm_t comm) {
     MutexLock lock(&mutex_);
-    replicas_[place].comm = comm;
+    replicas_[rank].comm = comm;
   }
 
-  /// Collectives::AllReduce of the replica in this place.
-  Status AllReduce(size_t place, CollectiveSum sum) {
+  /// Collectives::AllReduce of this replica.
+  Status AllReduce(int rank, CollectiveSum sum) {
     int own_gpu;
+    bool several;
     {
       MutexLock lock(&mutex_);
-      Replica& own = replicas_[place];
+      Replica& own = replicas_[rank];
       if (own.comm == nullptr) return Aborted();
       HP_RETURN_IF_ERROR(failure_);
       if (lost_) return OkStatus();  // as if it had been lost elsewhere: the sum is never done
       own.asked.push_back(std::move(sum));
-      if (std::any_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.asked.empty(); })) {
-        return OkStatus();
-      }
+      if (!TakeNext()) return OkStatus();
       own_gpu = own.gpu;
-      failure_ = Begin();
+      several = replicas_.size() > 1;
     }
-    const Status status = Finish(place);
+    // From here until it is in the streams nobody else begins one: the others wait for what this replica asks for next.
+    // Without the mutex, since the calls that this waits for may end by Abort alone.
+    std::optional<LaunchOnSeveralDevices> launch;
+    if (several) launch.emplace();
+    Begin();
+    const Status status = Finish(rank);
     cudaSetDevice(own_gpu);
     return status;
   }
 
   /// Collectives::AsyncError.
-  Status AsyncError(size_t place) {
+  Status AsyncError(int rank) {
     MutexLock lock(&mutex_);
-    if (replicas_[place].comm == nullptr) return OkStatus();
+    const ncclComm_t comm = replicas_[rank].comm;
+    if (comm == nullptr) return OkStatus();
+    HP_RETURN_IF_ERROR(failure_);
     ncclResult_t state = ncclSuccess;
-    return AskState(replicas_[place].comm, "ncclAllReduce", &state);
+    return AskState(comm, "ncclAllReduce", &state);
   }
 
   /// Collectives::Abort.
-  void Abort(size_t place) {
-    MutexLock lock(&mutex_);
-    lost_ = true;
-    replicas_[place].asked.clear();
-    if (ncclComm_t comm = std::exchange(replicas_[place].comm, nullptr); comm != nullptr) ncclCommAbort(comm);
+  void Abort(int rank) {
+    ncclComm_t comm;
+    {
+      MutexLock lock(&mutex_);
+      lost_ = true;
+      comm = std::exchange(replicas_[rank].comm, nullptr);
+    }
+    if (comm != nullptr) ncclCommAbort(comm);  // nobody else has it now
   }
 
  private:
   struct Replica {
     int gpu = 0;
     cudaStream_t stream = nullptr;
-    ncclComm_t comm = nullptr;             // null: not connected yet, or aborted
-    std::deque<CollectiveSum> asked = {};  // not enqueued yet
+    ncclComm_t comm = nullptr;        // null: not connected yet, or aborted
+    std::deque<CollectiveSum> asked;  // by this replica and not yet by all
+    CollectiveSum next;               // which all have asked for
   };
 
-  /// The first sum of each. A group is ended in any case, or the thread's next calls would belong to it.
-  /// @return the first error.
-  Status Begin() HP_REQUIRES(mutex_) {
-    for (const Replica& replica : replicas_) {
-      cudaSetDevice(replica.gpu);
-      replica.asked.front().before();
+  /// Takes the first sum of each replica. @return false: one has not asked for it.
+  bool TakeNext() HP_REQUIRES(mutex_) {
+    for (const auto& [rank, replica] : replicas_) {
+      if (replica.asked.empty()) return false;
     }
+    for (auto& [rank, replica] : replicas_) {
+      replica.next = std::move(replica.asked.front());
+      replica.asked.pop_front();
+    }
+    return true;
+  }
+
+  void Begin() {
+    MutexLock lock(&mutex_);
+    if (lost_) return;
+    for (const auto& [rank, replica] : replicas_) {
+      cudaSetDevice(replica.gpu);
+      replica.next.before();
+    }
+    failure_ = Group();
+  }
+
+  /// A group is ended in any case, or the thread's next calls would belong to it. @return the first error.
+  Status Group() HP_REQUIRES(mutex_) {
     HP_RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), nullptr, "ncclGroupStart"));
     Status status;
-    for (const Replica& replica : replicas_) {
+    for (const auto& [rank, replica] : replicas_) {
       cudaSetDevice(replica.gpu);
-      for (const std::span<float> sum : replica.asked.front().values) {
+      for (const std::span<float> sum : replica.next.values) {
         const ncclResult_t result =
             ncclAllReduce(sum.data(), sum.data(), sum.size(), ncclFloat, ncclSum, replica.comm, replica.stream);
         if (status.ok()) status = NcclStatus(result, replica.comm, "ncclAllReduce");
@@ -147,51 +175,49 @@ class ReplicasHere {
     return status.ok() ? NcclStatus(result, nullptr, "ncclGroupEnd") : status;
   }
 
-  /// Waits until what Begin began is in the streams; until then the communicators take no other call. Nobody else
-  /// begins meanwhile, as this replica asks for nothing.
-  Status Finish(size_t place) {
+  /// Waits until what Begin began is in the streams; until then the communicators take no other call.
+  Status Finish(int rank) {
     for (Patience patience;; patience.Wait()) {
       MutexLock lock(&mutex_);
       HP_RETURN_IF_ERROR(failure_);
-      if (lost_) return replicas_[place].comm == nullptr ? Aborted() : OkStatus();
+      if (lost_) return replicas_[rank].comm == nullptr ? Aborted() : OkStatus();
       bool pending = false;
-      for (const Replica& replica : replicas_) {
+      for (const auto& [other, replica] : replicas_) {
         ncclResult_t state = ncclSuccess;
         failure_ = AskState(replica.comm, "ncclAllReduce", &state);
         HP_RETURN_IF_ERROR(failure_);
         pending |= state == ncclInProgress;
       }
       if (pending) continue;
-      for (Replica& replica : replicas_) {
+      for (const auto& [other, replica] : replicas_) {
         cudaSetDevice(replica.gpu);
-        replica.asked.front().after();
-        replica.asked.pop_front();
+        replica.next.after();
       }
       return OkStatus();
     }
   }
 
-  // NCCL's calls must return at once (PrepareNccl): Abort waits for them.
+  // NCCL's calls under it return at once (PrepareNccl): Abort waits for it.
   Mutex mutex_;
-  std::vector<Replica> replicas_ HP_GUARDED_BY(mutex_);
-  bool lost_ HP_GUARDED_BY(mutex_) = false;  // one of them was aborted: no sum can be done any more
-  Status failure_ HP_GUARDED_BY(mutex_);     // what NCCL said, to all of them
+  std::map<int, Replica> replicas_ HP_GUARDED_BY(mutex_);  // by rank
+  bool lost_ HP_GUARDED_BY(mutex_) = false;                // one of them was aborted: no sum can be done any more
+  Status failure_ HP_GUARDED_BY(mutex_);                   // what NCCL said, to all of them
 };
 
 class Nccl : public Collectives {
  public:
-  Nccl(std::shared_ptr<ReplicasHere> replicas, size_t place) : replicas_(std::move(replicas)), place_(place) {}
+  Nccl(std::shared_ptr<ReplicasHere> replicas, int rank) : replicas_(std::move(replicas)), rank_(rank) {}
 
   // Destroying waits for the other replicas, which may be gone; what is under way has been waited for by then.
   ~Nccl() override { Abort(); }
 
-  Status AllReduce(CollectiveSum sum) override { return replicas_->AllReduce(place_, std::move(sum)); }
-  Status AsyncError() override { return replicas_->AsyncError(place_); }
-  void Abort() override { replicas_->Abort(place_); }
+  Status AllReduce(CollectiveSum sum) override { return replicas_->AllReduce(rank_, std::move(sum)); }
+  Status AsyncError() override { return replicas_->AsyncError(rank_); }
+  void Abort() override { replicas_->Abort(rank_); }
 
  private:
   const std::shared_ptr<ReplicasHere> replicas_;
-  const size_t place_;
+  const int rank_;
 };
 
 StatusOr<ncclUniqueId> AgreeOnId(const NcclOptions& options, Rendezvous* rendezvous) {
@@ -217,7 +243,7 @@ void PrepareNccl() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/1); }
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous) {
   HP_ASSIGN_OR_RETURN(const ncclUniqueId id, AgreeOnId(options, rendezvous));
   std::shared_ptr<ReplicasHere> replicas = ReplicasHere::Of(id);
-  const size_t place = replicas->Join(options);
+  replicas->Join(options);
   cudaSetDevice(options.gpu);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -230,8 +256,8 @@ StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, R
     if (status.ok()) status = AskState(comm, "ncclCommInitRankConfig", &state);
   }
   if (status.ok()) {
-    replicas->Connected(place, comm);
-    return std::unique_ptr<Collectives>(std::make_unique<Nccl>(std::move(replicas), place));
+    replicas->Connected(options.rank, comm);
+    return std::unique_ptr<Collectives>(std::make_unique<Nccl>(std::move(replicas), options.rank));
   }
   if (comm != nullptr) ncclCommAbort(comm);
   return status;

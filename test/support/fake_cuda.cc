@@ -545,6 +545,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
     return cudaSuccess;
   });
 }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  return Call("cudaGraphUpload", [] { return cudaSuccess; });
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Drop("cudaGraphDestroy", graph); }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return Drop("cudaGraphExecDestroy", graph); }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {

@@ -4,6 +4,7 @@
 #include "backend/cuda/gpu.h"
 #include "backend/cuda/peer_memory.h"
 #include "base/mutex.h"
+#include "tensor/several_devices.h"
 
 #include "glog/logging.h"
 #include <cuda_runtime.h>
@@ -187,6 +188,7 @@ size_t CudaGpu::free_bytes() const {
 StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
   if (bytes == 0) return Buffer();
   Use();
+  const CallThatMayWaitForDevices call;
   const cudaStream_t stream = streams_[kCompute];
   void* memory = nullptr;
   const cudaError_t error =
@@ -197,6 +199,7 @@ StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
   }
   Buffer buffer(static_cast<std::byte*>(memory), bytes, [this, pooled](std::byte* data, size_t) {
     Use();
+    const CallThatMayWaitForDevices free;
     pooled ? cudaFreeAsync(data, streams_[kCompute]) : cudaFree(data);
   });
   HP_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"));
@@ -207,6 +210,7 @@ StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
 StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
   if (bytes == 0) return Buffer();
   Use();
+  const CallThatMayWaitForDevices call;
   void* memory = nullptr;
   if (const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable); error != cudaSuccess) {
     cudaGetLastError();
@@ -216,6 +220,7 @@ StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
   return Buffer(static_cast<std::byte*>(memory), bytes, [index = info_.index](std::byte* data, size_t) {
     cudaSetDevice(index);
+    const CallThatMayWaitForDevices free;
     cudaFreeHost(data);
   });
 }
@@ -338,10 +343,13 @@ cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
     refused = SetRecorder({});
     cudaGraph_t graph = nullptr;
     error = cudaStreamEndCapture(stream, &graph);
+    const CallThatMayWaitForDevices call;
     if (error == cudaSuccess && refused.ok()) error = cudaGraphInstantiate(&executable, graph, 0);
+    if (executable != nullptr) error = cudaGraphUpload(executable, stream);  // else the first launch does
     if (graph != nullptr) cudaGraphDestroy(graph);
   }
-  if (executable != nullptr) return executable;
+  if (executable != nullptr && error == cudaSuccess) return executable;
+  if (executable != nullptr) cudaGraphExecDestroy(executable);
   cudaGetLastError();
   if (refused.ok()) refused = CudaStatus(error, "graph capture");
   LOG_FIRST_N(WARNING, 10) << name() << ": CUDA graph capture failed, launching kernels one by one: " << refused;

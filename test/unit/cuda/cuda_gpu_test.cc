@@ -5,6 +5,7 @@
 #include "base/bfloat16.h"
 #include "base/float16.h"
 #include "base/thread.h"
+#include "tensor/several_devices.h"
 #include "test/support/fake_cuda.h"
 
 #include <gmock/gmock.h>
@@ -12,11 +13,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -237,11 +242,43 @@ TEST_F(CudaGpuTest, WorkIsDoneThenRecordedThenReplayed) {
   EXPECT_TRUE(gpu->Synchronize().ok());
 }
 
+/// Which would wait for GPUs that wait for the rest of the launch.
+TEST_F(CudaGpuTest, NothingIsAllocatedOrRecordedDuringALaunchOnSeveralGpus) {
+  const auto gpu = Open(0);
+  Buffer arena = Allocate(gpu.get(), kArena), pinned = *gpu->AllocateHost(1000);
+  Counter counter(gpu.get());
+  gpu->RunCaptured(kWork, [&] { counter.Work(); });
+  const std::function<void()> calls[] = {
+      [&] { EXPECT_TRUE(gpu->AllocateHost(1000).ok()); },
+      [&] { EXPECT_TRUE(gpu->Allocate(1000).ok()); },
+      [&] { arena = Buffer(); },
+      [&] { pinned = Buffer(); },
+      [&] { gpu->RunCaptured(kWork, [&] { counter.Work(); }); },
+  };
+  std::atomic<int> done = 0;
+  {
+    std::optional<LaunchOnSeveralDevices> launch;
+    launch.emplace();
+    std::vector<Thread> threads;
+    for (const auto& call : calls) {
+      threads.emplace_back("call", [&] {
+        call();
+        ++done;
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(done, 0);
+    launch.reset();
+  }
+  EXPECT_EQ(done, 5);
+}
+
 /// Then it is put into the queue by calls, and nothing has failed; the next time it is recorded.
 TEST_F(CudaGpuTest, WorkThatCantBeRecordedIsDoneAllTheSame) {
   const std::function<void(Gpu*)> hindrances[] = {
       [](Gpu*) { fake_cuda::FailNext("cudaStreamBeginCapture", cudaErrorUnknown); },
       [](Gpu*) { fake_cuda::FailNext("cudaGraphInstantiate", cudaErrorMemoryAllocation); },
+      [](Gpu*) { fake_cuda::FailNext("cudaGraphUpload", cudaErrorMemoryAllocation); },
       [](Gpu*) { fake_cuda::FailNext("cudaMemcpyAsync", cudaErrorStreamCaptureUnsupported); },
   };
   for (const auto& hinder : hindrances) {
@@ -257,7 +294,7 @@ TEST_F(CudaGpuTest, WorkThatCantBeRecordedIsDoneAllTheSame) {
     EXPECT_EQ(fake_cuda::Calls("cudaGraphLaunch") - before, 2) << "of the third and the fourth";
     EXPECT_TRUE(gpu->Wait(gpu->Record(Device::kCompute)).ok());
   }
-  EXPECT_EQ(fake_cuda::Calls("cudaStreamBeginCapture"), 6);
+  EXPECT_EQ(fake_cuda::Calls("cudaStreamBeginCapture"), 8);
 }
 
 TEST_F(CudaGpuTest, WorkThatIsAlwaysRefusedIsNotTriedForEver) {

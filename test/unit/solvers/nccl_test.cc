@@ -2,6 +2,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "solvers/exchange/nccl_collectives.h"
+#include "tensor/several_devices.h"
 #include "test/support/fake_cuda.h"
 #include "test/support/shared_rendezvous.h"
 
@@ -9,6 +10,8 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -17,6 +20,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -152,6 +156,45 @@ TEST_F(NcclTest, WhatIsAskedForInOneProcessIsEnqueuedTogether) {
   EXPECT_EQ(Groups(), 2);
 }
 
+/// While the last one's thread has them enqueued the other one asks for its next sum, and does not begin anything.
+TEST_F(NcclTest, WhatIsUnderWayIsBegunOnce) {
+  std::vector<float> values[2] = {{1}, {2}};
+  auto collectives = Together();
+  nccl_.under_way = -1;
+  Ask(0, collectives[0].get(), {values[0]});
+  {
+    Thread last("last", [&] { Ask(1, collectives[1].get(), {values[1]}); });
+    while (Groups() == 0) std::this_thread::yield();
+    EXPECT_TRUE(Sum(collectives[0].get(), &values[0]).ok());
+    EXPECT_EQ(Groups(), 1);
+    collectives[0]->Abort();
+  }
+  EXPECT_EQ(events_, (std::vector<std::string>{"before 0", "before 1"})) << "what was aborted is not done";
+}
+
+/// While sums are put into the streams of several GPUs, CUDA is asked for nothing that might wait for these.
+TEST_F(NcclTest, NobodyAllocatesDuringALaunchOnSeveralGpus) {
+  std::vector<float> values[2] = {{1}, {2}};
+  auto collectives = Together();
+  nccl_.under_way = -1;
+  Ask(0, collectives[0].get(), {values[0]});
+  std::atomic<bool> allocated = false;
+  {
+    Thread last("last", [&] { Ask(1, collectives[1].get(), {values[1]}); });
+    while (Groups() == 0) std::this_thread::yield();
+    Thread other("other", [&] {
+      const CallThatMayWaitForDevices call;
+      allocated = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(allocated);
+    MutexLock lock(&nccl_.mutex);
+    nccl_.pending = false;
+  }
+  EXPECT_TRUE(allocated);
+  EXPECT_EQ(events_.size(), 4u);
+}
+
 TEST_F(NcclTest, NobodyWaitsForReplicasOfOtherProcesses) {
   nccl_.elsewhere = 1;
   std::vector<float> values = {1};
@@ -183,6 +226,7 @@ TEST_F(NcclTest, AnErrorIsEverybodysInTheProcess) {
   EXPECT_TRUE(Sum(collectives[0].get(), &values[0]).ok());
   EXPECT_EQ(Sum(collectives[1].get(), &values[1]).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
   EXPECT_EQ(Sum(collectives[0].get(), &values[0]).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
+  EXPECT_EQ(collectives[0]->AsyncError().message(), "ncclAllReduce: error 3 (what NCCL remembers)");
 }
 
 TEST_F(NcclTest, WhatKeepsReplicasApartIsSaid) {
@@ -209,6 +253,8 @@ TEST_F(NcclTest, ErrorsAreStatuses) {
   nccl_.reduce = ncclInvalidUsage;
   collectives = Alone();
   EXPECT_EQ(Sum(collectives.get(), &values).code(), StatusCode::kFailedPrecondition) << "no restart mends it";
+  nccl_.reduce = ncclSuccess;
+  collectives = Alone();
   EXPECT_TRUE(collectives->AsyncError().ok());
   nccl_.asynchronous = ncclInProgress;
   EXPECT_TRUE(collectives->AsyncError().ok());

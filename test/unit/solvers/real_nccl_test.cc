@@ -46,7 +46,7 @@ class Replica {
   void Compute(const std::vector<float>& values) {
     gpu_->Upload(Device::kCompute, buffer_.data(), values.data(), values.size() * sizeof(float));
   }
-  /// As a node does in its first iterations; to free memory CUDA waits for the GPU.
+  /// As a node does in its first iterations; to free memory CUDA waits for GPUs.
   void AllocateForAWhile() { EXPECT_TRUE(gpu_->AllocateShared(4 << 20).ok()); }
   /// What work in the compute queue sees now.
   std::vector<float> Seen() {
@@ -89,7 +89,7 @@ std::vector<float> Values(int rank, int clock) {
 TEST(Nccl, AddsUpWhatTheQueuesCompute) {
   const auto replicas = Replicas();
   const int size = static_cast<int>(replicas.size());
-  for (int clock = 0; clock < 3; ++clock) {
+  for (int clock = 0; clock < 20; ++clock) {
     std::vector<std::vector<float>> values;
     for (int rank = 0; rank < size; ++rank) values.push_back(Values(rank, clock));
     std::vector<Thread> threads;
@@ -100,6 +100,7 @@ TEST(Nccl, AddsUpWhatTheQueuesCompute) {
         replica.AllocateForAWhile();
         replica.exchange()->Add(clock, 0, replica.gradient());
         replica.exchange()->Flush(clock);
+        replica.AllocateForAWhile();
         const Status summed = replica.waiter()->Wait(clock, 1);
         ASSERT_TRUE(summed.ok()) << summed;
         std::vector<float> sum = Values(0, clock);
@@ -110,7 +111,7 @@ TEST(Nccl, AddsUpWhatTheQueuesCompute) {
   }
 }
 
-/// A replica that waits for others in a collective goes on when it is told that they are gone.
+/// A replica whose sum others never ask for ends when it is told that they are gone.
 TEST(Nccl, AbortEndsWhatOthersNeverJoin) {
   const auto replicas = Replicas();
   Replica& first = *replicas[0];
