@@ -188,11 +188,13 @@ size_t CudaGpu::free_bytes() const {
 StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
   if (bytes == 0) return Buffer();
   Use();
-  const CallThatMayWaitForDevices call;
   const cudaStream_t stream = streams_[kCompute];
   void* memory = nullptr;
-  const cudaError_t error =
-      pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, RoundUp(bytes, kDriverBlock));
+  cudaError_t error;
+  {
+    const CallThatMayWaitForDevices call;
+    error = pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, RoundUp(bytes, kDriverBlock));
+  }
   if (error != cudaSuccess) {
     cudaGetLastError();
     return ResourceExhausted("%s: cannot allocate %.1f MB: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));
