@@ -27,7 +27,8 @@ void TcpEndpoint::Posted(size_t bytes) {
   if (bytes <= kInlineBytes && !stream_->encrypted() && !context_.progress->Inside()) {
     const SendQueue::Outcome outcome = queue_.Flush(kInlineBytes);
     const bool done = outcome == SendQueue::Outcome::kIdle || outcome == SendQueue::Outcome::kBusy;
-    if (done && !queue_.has_ended()) return;
+    // END may have gone behind what was posted, and be all that the close waits for.
+    if (done && !queue_.has_ended() && !queue_.end_sent()) return;
   }
   context_.progress->Schedule(shared_from_this());
 }
