@@ -103,6 +103,7 @@ struct WireFault {
     kNone,
     kFail,            ///< it completes with `status`, and its queue pair is in error
     kDropCompletion,  ///< it arrives, and its sender is never told
+    kHold,            ///< it stays on its way, and this is asked again when anything moves (Release)
   } kind = kNone;
   ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
 };

@@ -193,6 +193,7 @@ bool FakeFabric::Arrive(FakeQp* qp, const FakeRequest& request) {
   };
   const WireFault fault = on_request ? on_request(*qp, request.wr) : WireFault{};
   if (fault.kind == WireFault::kFail) return fail(fault.status);
+  if (fault.kind == WireFault::kHold) return false;
   FakeQp* peer = PeerOf(*qp);
   if (peer == nullptr) return fail(IBV_WC_RETRY_EXC_ERR);
   const ibv_send_wr& wr = request.wr;
@@ -226,13 +227,13 @@ bool FakeFabric::Arrive(FakeQp* qp, const FakeRequest& request) {
     completion.opcode = wr.opcode == IBV_WR_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
     completion.imm_data = wr.imm_data;
     if (wr.opcode == IBV_WR_SEND) {
-      if (!receive.range || receive.range->length < size) {
+      if (size > (receive.range ? receive.range->length : 0)) {
         completion.status = IBV_WC_LOC_LEN_ERR;
         Push(static_cast<FakeCq*>(peer->recv_cq), completion);
         ToError(peer, IBV_EVENT_QP_FATAL);
         return fail(IBV_WC_REM_INV_REQ_ERR);
       }
-      std::memcpy(reinterpret_cast<void*>(receive.range->addr), bytes.data(), bytes.size());
+      if (size > 0) std::memcpy(reinterpret_cast<void*>(receive.range->addr), bytes.data(), bytes.size());
     }
     Push(static_cast<FakeCq*>(peer->recv_cq), completion);
   }

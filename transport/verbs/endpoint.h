@@ -112,6 +112,8 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void DeliverArrived() HP_EXCLUDES(core_.mutex);
   /// @return whether it was delivered; else it waits for its flush.
   bool Deliver(Incoming incoming);
+  /// Delivers flushing_, or fails with it.
+  void OnFlushed(const Status& status);
   std::string DescribeError(const ibv_wc& completion) HP_EXCLUDES(core_.mutex);
 
   /// Keeps `status` in failure_ unless an earlier one says as much about the cause.
@@ -123,6 +125,8 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void OnLifeline(Lifeline::Event event, const std::string& reason);
   /// Closes with kCancelled when both ENDs were seen and ours is known to have arrived.
   void CloseIfEnded() HP_EXCLUDES(core_.mutex);
+  /// The same, and with kUnavailable when the peer's TCP connection has ended and nothing more can come.
+  void CloseIfOver() HP_EXCLUDES(core_.mutex);
   /// Destroys the queue pairs, then reports everything that is open and OnClosed.
   void Close(const Status& status) HP_EXCLUDES(core_.mutex);
   /// After closed_: nothing arrives and nothing is sent any more.
@@ -154,7 +158,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   std::vector<std::byte> message_;  // fragments so far
   bool in_message_ = false;
   uint32_t message_type_ = 0;
-  std::optional<Incoming> flushing_;  // complete, but its flush is not
+  std::optional<Incoming> flushing_;  // complete, but its flush is not, or the GPU can't have it
 
   EndpointCore core_;
   bool end_pushed_ HP_GUARDED_BY(core_.mutex) = false;

@@ -102,8 +102,13 @@ void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason)
     Failed(Unavailable("%s failed: %s", core_.name().c_str(), reason.c_str()), Cause::kHint);
   }
   ActOnFailure();
+  CloseIfOver();
+}
+
+// What came in order and waits for its flush is delivered first.
+void VerbsEndpoint::CloseIfOver() {
   CloseIfEnded();
-  if (closed() || !lifeline_ended_) return;
+  if (closed() || !lifeline_ended_ || (flushing_ && core_.ended_there())) return;
   Close(Unavailable("%s closed the connection without ending it", core_.name().c_str()));
 }
 

@@ -99,9 +99,14 @@ void VerbsEndpoint::OnSent(const ibv_wc& completion) {
 void VerbsEndpoint::OnReceived(const ibv_wc& completion) {
   last_heard_ns_ = parts_.context.clock->NowNs();
   const bool immediate = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-  ReceivePool* const pool = immediate ? parts_.device->data_receives() : parts_.device->control_receives();
+  // By the queue pair, which the request was taken for, and not by what the peer made of it.
+  const bool control = completion.qp_num == control_qp_->address().number;
+  ReceivePool* const pool = control ? parts_.device->control_receives() : parts_.device->data_receives();
   Status status;
-  if (immediate) {
+  if (immediate == control) {
+    status = InvalidArgument("%s on a %s queue pair", immediate ? "an immediate" : "a message",
+                             control ? "control" : "data");
+  } else if (immediate) {
     status = OnImmediate(ntohl(completion.imm_data), completion.qp_num);
   } else {
     status = OnControl(pool->Buffer(completion.wr_id, completion.byte_len));
@@ -185,7 +190,7 @@ Status VerbsEndpoint::OnCancel(const FrameHeader& frame) {
 Status VerbsEndpoint::OnImmediate(uint32_t immediate, uint32_t qp_number) {
   const auto lane = std::find_if(data_qps_.begin(), data_qps_.end(),
                                  [&](const auto& qp) { return qp->address().number == qp_number; });
-  if (lane == data_qps_.end()) return InvalidArgument("an immediate on the control queue pair");
+  if (lane == data_qps_.end()) return InvalidArgument("an immediate on an unknown queue pair");
   {
     MutexLock lock(&core_.mutex);
     HP_RETURN_IF_ERROR(landings_.OnImmediate(immediate, static_cast<size_t>(lane - data_qps_.begin())));
@@ -208,26 +213,40 @@ void VerbsEndpoint::DeliverArrived() {
 }
 
 bool VerbsEndpoint::Deliver(Incoming incoming) {
-  const OpenGrant& grant = incoming.grant;
+  const OpenGrant grant = incoming.grant;
   if (incoming.landing.needs_flush() && !grant.place.empty()) {
     const auto region = incoming.landing.region;
-    const std::byte* const address = grant.place.data();
     flushing_ = std::move(incoming);
-    parts_.flush->Flush(region, address,
-                        [self = std::static_pointer_cast<VerbsEndpoint>(shared_from_this())](const Status& status) {
-                          if (!self->flushing_) return;  // closed meanwhile
-                          const PlaceTag tag = std::exchange(self->flushing_, std::nullopt)->grant.tag;
-                          self->parts_.context.handler->OnGrantEnded(self->peer_, tag, status);
-                          self->DeliverArrived();
-                        });
+    parts_.flush->Flush(
+        region, grant.place.data(),
+        [self = std::static_pointer_cast<VerbsEndpoint>(shared_from_this())](const Status& s) { self->OnFlushed(s); });
     return false;
   }
-  Status status;
   if (incoming.landing.staging) {
-    status = incoming.landing.region->Copy(grant.place.data(), incoming.landing.staging.get(), grant.place.size());
+    const Status copied =
+        incoming.landing.region->Copy(grant.place.data(), incoming.landing.staging.get(), grant.place.size());
+    if (!copied.ok()) {
+      flushing_ = std::move(incoming);
+      OnFlushed(copied);
+      return false;
+    }
   }
-  parts_.context.handler->OnGrantEnded(peer_, grant.tag, status);
+  parts_.context.handler->OnGrantEnded(peer_, grant.tag, OkStatus());
   return true;
+}
+
+// An error may come from within PollOnce, where it is only noted. Then flushing_ stays, so that nothing behind it is
+// delivered ahead of the end.
+void VerbsEndpoint::OnFlushed(const Status& status) {
+  if (!flushing_) return;  // closed meanwhile
+  if (!status.ok()) {
+    Failed(Unavailable("%s: %s", core_.name().c_str(), status.message().c_str()));
+    return parts_.context.progress->Schedule(shared_from_this());
+  }
+  const PlaceTag tag = std::exchange(flushing_, std::nullopt)->grant.tag;
+  parts_.context.handler->OnGrantEnded(peer_, tag, OkStatus());
+  DeliverArrived();
+  CloseIfOver();
 }
 
 }  // namespace hp

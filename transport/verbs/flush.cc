@@ -16,6 +16,11 @@
 #include <utility>
 
 namespace hp {
+namespace {
+
+constexpr char kWhat[] = "flush of GPU memory";
+
+}  // namespace
 
 VerbsFlush::VerbsFlush(std::shared_ptr<VerbsDevice> device, ProgressThread* progress)
     : device_(std::move(device)), progress_(progress) {}
@@ -60,7 +65,6 @@ StatusOr<uint32_t> VerbsFlush::KeyOf(const std::shared_ptr<VerbsRegion>& region)
 }
 
 Status VerbsFlush::Post(uint32_t rkey, const std::byte* address) {
-  if (qp_->room() == 0) return ResourceExhausted("%u flushes are under way", qp_->depth());
   ibv_sge range = {reinterpret_cast<uint64_t>(target_.data()), 1, target_region_->lkey};
   ibv_send_wr request = {};
   request.opcode = IBV_WR_RDMA_READ;
@@ -74,14 +78,27 @@ Status VerbsFlush::Post(uint32_t rkey, const std::byte* address) {
 }
 
 void VerbsFlush::Flush(const std::shared_ptr<VerbsRegion>& region, const std::byte* address, Done done) {
-  Status status = Prepare();
-  if (status.ok()) {
-    const StatusOr<uint32_t> rkey = KeyOf(region);
-    status = rkey.ok() ? Post(*rkey, address) : rkey.status();
+  if (const Status status = Prepare(); !status.ok()) {
+    Stop();  // of what was made: the next one begins anew
+    return done(status.Prepend(kWhat));
   }
-  if (!status.ok()) return done(status.Prepend("flush of GPU memory"));
-  waiting_.push_back(std::move(done));
+  queued_.push_back({region, address, std::move(done)});
+  PostQueued();
   progress_->Watch(shared_from_this());
+}
+
+void VerbsFlush::PostQueued() {
+  while (!queued_.empty() && qp_->room() > 0) {
+    Request request = std::move(queued_.front());
+    queued_.pop_front();
+    const StatusOr<uint32_t> rkey = KeyOf(request.region);
+    const Status status = rkey.ok() ? Post(*rkey, request.address) : rkey.status();
+    if (status.ok()) {
+      waiting_.push_back(std::move(request.done));
+    } else {
+      request.done(status.Prepend(kWhat));
+    }
+  }
 }
 
 bool VerbsFlush::Poll() {
@@ -90,7 +107,7 @@ bool VerbsFlush::Poll() {
   const int count = device_->verbs()->PollCq(cq_.get(), 8, completions);
   for (int i = 0; i < count; ++i) {
     if (completions[i].status != IBV_WC_SUCCESS) {
-      FailAll(Unavailable("flush of GPU memory: %s", WcStatusText(completions[i].status)));
+      FailAll(Unavailable("%s: %s", kWhat, WcStatusText(completions[i].status)));
       return true;
     }
     qp_->Retire(completions[i].wr_id, [](uint64_t) {});
@@ -98,6 +115,7 @@ bool VerbsFlush::Poll() {
     waiting_.pop_front();
     done(OkStatus());
   }
+  PostQueued();
   return count > 0;
 }
 
@@ -107,14 +125,19 @@ void VerbsFlush::Sleep() {
   if (Poll()) progress_->Watch(shared_from_this());
 }
 
-void VerbsFlush::OnAsyncError(const std::string& what, Cause) { FailAll(Unavailable("flush: %s", what.c_str())); }
+void VerbsFlush::OnAsyncError(const std::string& what, Cause) { FailAll(Unavailable("%s: %s", kWhat, what.c_str())); }
 
 void VerbsFlush::FailAll(const Status& status) {
+  const std::deque<Done> waiting = std::exchange(waiting_, {});
+  const std::deque<Request> queued = std::exchange(queued_, {});
   Stop();
-  for (const Done& done : std::exchange(waiting_, {})) done(status);
+  for (const Done& done : waiting) done(status);
+  for (const Request& request : queued) request.done(status);
 }
 
 void VerbsFlush::Stop() {
+  waiting_.clear();
+  queued_.clear();
   qp_.reset();
   readable_.clear();
   cq_.reset();

@@ -27,8 +27,7 @@ class VerbsFlush : public CqUser {
   VerbsFlush(std::shared_ptr<VerbsDevice> device, ProgressThread* progress);
 
   /// Calls `done` once: ok when everything that was written to `region` before this call is visible to the GPU; else
-  /// why that is not known (kUnavailable, kResourceExhausted, kFailedPrecondition). An error may be reported from
-  /// within.
+  /// why that is not known (kUnavailable, kFailedPrecondition). An error may be reported from within.
   /// @param address any byte of the region.
   void Flush(const std::shared_ptr<VerbsRegion>& region, const std::byte* address, Done done);
   /// Destroys everything on the device; flushes that wait are not reported.
@@ -45,6 +44,8 @@ class VerbsFlush : public CqUser {
   Status Connect();
   StatusOr<uint32_t> KeyOf(const std::shared_ptr<VerbsRegion>& region);
   Status Post(uint32_t rkey, const std::byte* address);
+  /// As far as there is room in the send queue.
+  void PostQueued();
   void FailAll(const Status& status);
 
   const std::shared_ptr<VerbsDevice> device_;
@@ -59,7 +60,13 @@ class VerbsFlush : public CqUser {
     MrHandle mr;
   };
   std::map<const VerbsRegion*, Readable> readable_;
-  std::deque<Done> waiting_;  // in the order of the posts
+  struct Request {
+    std::shared_ptr<VerbsRegion> region;
+    const std::byte* address = nullptr;
+    Done done;
+  };
+  std::deque<Request> queued_;  // not posted yet
+  std::deque<Done> waiting_;    // in the order of the posts
 };
 
 }  // namespace hp

@@ -305,6 +305,26 @@ TEST(VerbsEndpoint, AnImmediateThatFitsNoGrantFailsTheConnection) {
   EXPECT_EQ(pair.node(1).Get(Event::kGrantEnded, tag).status.code(), StatusCode::kUnavailable);
 }
 
+// The receives of all peers are in one queue for each kind of queue pair: a peer that breaks the rule may not spoil
+// them.
+TEST(VerbsEndpoint, AMessageOnADataQueuePairCostsThatConnectionOnly) {
+  VerbsPair pair({.others = 1});
+  pair.Connect();
+  const PlaceTag tag{.msg_id = 5};
+  const RemoteGrant grant = pair.Grant(1, 0, tag, {});
+  pair.fabric().on_request = [](const FakeQp&, const ibv_send_wr& request) {
+    auto& changed = const_cast<ibv_send_wr&>(request);
+    if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) changed.opcode = IBV_WR_SEND;
+    return WireFault{};
+  };
+  ASSERT_TRUE(pair.node(0)->Write(1, tag, grant, {}).ok());
+  pair.node(1).AwaitFrom(Event::kClosed, 0);
+  EXPECT_THAT(pair.node(1).events(Event::kClosed)[0].status.message(),
+              HasSubstr("protocol error: a message on a data"));
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(pair.node(2)->Send(1, 7, {}).ok());
+  pair.node(1).AwaitFrom(Event::kMessage, 2, 2000);
+}
+
 TEST(VerbsEndpoint, TooLittleLockedMemoryGetsAdvice) {
   VerbsPair pair;
   ASSERT_TRUE(pair.Make(0).ok());

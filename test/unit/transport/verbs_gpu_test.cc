@@ -1,5 +1,6 @@
 // GPU memory: which way an adapter reaches it, and that nobody reads what arrived before it can be seen. The "GPU" here
 // is host memory that the transport may only treat as a GPU's.
+#include "base/mutex.h"
 #include "test/unit/transport/verbs_pair.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace hp {
 namespace {
@@ -40,6 +42,18 @@ class VerbsGpuTest : public testing::Test {
                                      .devices = {{{device}, {device}}},
                                      .sys_root = sys_.root()});
     pair_->Connect();
+  }
+  /// `others` nodes beside the two, with dma-bufs and send queues of `depth`.
+  void ConnectMany(int others, uint32_t depth) {
+    pair_.emplace(VerbsPair::Options{
+        .settings = {.gpudirect = GpuDirect::kDmaBuf, .send_depth = depth}, .sys_root = sys_.root(), .others = others});
+    pair_->Connect();
+  }
+  /// `to` grants and `from` writes; what becomes of it is `to`'s kGrantEnded.
+  void BeginTransfer(Rank from, Rank to, const PlaceTag& tag, std::span<std::byte> place) {
+    if (source_.empty()) source_ = Pattern(place_.size(), 9);
+    const RemoteGrant grant = pair_->Grant(to, from, tag, place);
+    EXPECT_TRUE(pair_->node(from)->Write(to, tag, grant, std::span(source_).first(place.size())).ok());
   }
   DeviceMemory Gpu(std::span<std::byte> bytes) {
     DeviceMemory memory{.bytes = bytes, .device = 3, .pci_address = ""};
@@ -175,7 +189,8 @@ TEST_F(VerbsGpuTest, NothingIsReportedBeforeItsFlush) {
   EXPECT_EQ(reads, 1);
 }
 
-TEST_F(VerbsGpuTest, AFlushThatFailsEndsTheGrantWithIt) {
+/// What arrived can't be used, and nobody else would end the job: so the connection fails.
+TEST_F(VerbsGpuTest, AFlushThatFailsFailsTheConnection) {
   Connect(GpuDirect::kAuto, true);
   pair_->fabric().on_request = [](const FakeQp&, const ibv_send_wr& request) {
     return request.opcode == IBV_WR_RDMA_READ ? WireFault{WireFault::kFail, IBV_WC_REM_ACCESS_ERR} : WireFault{};
@@ -183,12 +198,107 @@ TEST_F(VerbsGpuTest, AFlushThatFailsEndsTheGrantWithIt) {
   auto region = pair_->node(1)->RegisterDevice(Gpu(place_));
   ASSERT_TRUE(region.ok());
   const PlaceTag tag{.msg_id = 1};
-  const RemoteGrant grant = pair_->Grant(1, 0, tag, place_);
+  BeginTransfer(0, 1, tag, place_);
+  pair_->node(1).Await(Event::kClosed);
+  for (const Status& status :
+       {pair_->node(1).Get(Event::kGrantEnded, tag).status, pair_->node(1).events(Event::kClosed)[0].status}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("flush of GPU memory: "));
+  }
+}
+
+TEST_F(VerbsGpuTest, AStagedCopyThatFailsFailsTheConnection) {
+  Connect(GpuDirect::kStaged, true);
+  DeviceMemory memory = Gpu(place_);
+  memory.copy = [](std::byte*, const std::byte*, size_t) { return InternalError("the GPU is gone"); };
+  auto region = pair_->node(1)->RegisterDevice(memory);
+  ASSERT_TRUE(region.ok());
+  const PlaceTag tag{.msg_id = 1};
+  BeginTransfer(0, 1, tag, place_);
+  pair_->node(1).Await(Event::kClosed);
+  for (const Status& status :
+       {pair_->node(1).Get(Event::kGrantEnded, tag).status, pair_->node(1).events(Event::kClosed)[0].status}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("the GPU is gone"));
+  }
+}
+
+/// Tensors of many peers arrive between two looks at the flushes.
+TEST_F(VerbsGpuTest, MoreFlushesThanTheSendQueueHolds) {
+  constexpr int kPeers = 7;
+  ConnectMany(kPeers - 1, 2);
+  auto region = pair_->node(0)->RegisterDevice(Gpu(place_));
+  ASSERT_TRUE(region.ok());
+  Mutex mutex;
+  CondVar changed;
+  bool is_busy = false, may_go_on = false;
+  pair_->node(0).ReactBy([&](const Event& event) {
+    if (event.kind != Event::kMessage) return;
+    MutexLock lock(&mutex);
+    is_busy = true;
+    changed.SignalAll();
+    while (!may_go_on) changed.Wait(&mutex);
+  });
+  const auto place = [this](Rank from) { return std::span(place_).subspan(static_cast<size_t>(from) * 8192, 5000); };
+  std::vector<RemoteGrant> grants(1 + kPeers);
+  for (Rank from = 1; from <= kPeers; ++from) grants[from] = pair_->Grant(0, from, {.msg_id = 1}, place(from));
+  ASSERT_TRUE(pair_->node(1)->Send(0, 1, {}).ok());
+  {
+    MutexLock lock(&mutex);
+    while (!is_busy) changed.Wait(&mutex);
+  }
   source_ = Pattern(place_.size(), 9);
-  ASSERT_TRUE(pair_->node(0)->Write(1, tag, grant, source_).ok());
-  const Status status = pair_->node(1).Get(Event::kGrantEnded, tag).status;
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("flush of GPU memory"));
+  for (Rank from = 1; from <= kPeers; ++from) {
+    ASSERT_TRUE(pair_->node(from)->Write(0, {.msg_id = 1}, grants[from], std::span(source_).first(5000)).ok());
+  }
+  {
+    MutexLock lock(&mutex);
+    may_go_on = true;
+    changed.SignalAll();
+  }
+  pair_->node(0).Await(Event::kGrantEnded, kPeers);
+  for (const Event& event : pair_->node(0).events(Event::kGrantEnded)) EXPECT_TRUE(event.status.ok()) << event.status;
+  for (Rank from = 1; from <= kPeers; ++from) {
+    EXPECT_TRUE(Same(place(from), std::span(source_).first(5000))) << "of node " << from;
+  }
+}
+
+TEST_F(VerbsGpuTest, AFlushThatCannotBePreparedLeavesNothingForTheNext) {
+  ConnectMany(1, 128);
+  auto region = pair_->node(0)->RegisterDevice(Gpu(place_));
+  ASSERT_TRUE(region.ok());
+  FakeVerbs& host = pair_->host(0);
+  const std::vector<GidEntry> gids = FakeVerbs::Roce().gids;
+  host.SetGids({});
+  BeginTransfer(1, 0, {.msg_id = 1}, std::span(place_).first(5000));
+  EXPECT_EQ(pair_->node(0).Get(Event::kGrantEnded, {.msg_id = 1}).status.code(), StatusCode::kUnavailable);
+  host.SetGids(gids);
+  BeginTransfer(2, 0, {.msg_id = 2}, std::span(place_).first(5000));
+  EXPECT_TRUE(pair_->node(0).Get(Event::kGrantEnded, {.msg_id = 2}).status.ok());
+}
+
+/// The peer ends the connection behind its last tensor, which is there and waits for its flush.
+TEST_F(VerbsGpuTest, AnEndThatMeetsAFlushWaitsForIt) {
+  Connect(GpuDirect::kAuto, true);
+  auto region = pair_->node(1)->RegisterDevice(Gpu(place_));
+  ASSERT_TRUE(region.ok());
+  std::atomic<bool> is_flushing = false, may_end = false;
+  pair_->fabric().on_request = [&](const FakeQp&, const ibv_send_wr& request) {
+    if (request.opcode != IBV_WR_RDMA_READ || may_end) return WireFault{};
+    is_flushing = true;
+    return WireFault{WireFault::kHold};
+  };
+  const PlaceTag tag{.msg_id = 1};
+  BeginTransfer(0, 1, tag, place_);
+  while (!is_flushing) std::this_thread::yield();
+  for (Rank rank : {0, 1}) pair_->node(rank)->Shutdown(1 - rank);
+  pair_->node(0).Await(Event::kClosed);
+  EXPECT_EQ(pair_->node(0).events(Event::kClosed)[0].status.code(), StatusCode::kCancelled);
+  may_end = true;
+  pair_->fabric().Release();
+  EXPECT_TRUE(pair_->node(1).Get(Event::kGrantEnded, tag).status.ok());
+  pair_->node(1).Await(Event::kClosed);
+  EXPECT_EQ(pair_->node(1).events(Event::kClosed)[0].status.code(), StatusCode::kCancelled);
 }
 
 }  // namespace

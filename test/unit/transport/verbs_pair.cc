@@ -8,12 +8,14 @@
 namespace hp {
 
 VerbsPair::VerbsPair(Options options) : options_(std::move(options)), fabric_({.delayed = options_.delayed}) {
-  for (Rank rank : {0, 1}) {
-    hosts_[rank] = std::make_unique<FakeVerbs>(&fabric_, options_.devices[rank]);
+  nodes_.resize(static_cast<size_t>(2 + options_.others));
+  for (Rank rank = 0; rank < std::ssize(nodes_); ++rank) {
+    hosts_.push_back(std::make_unique<FakeVerbs>(
+        &fabric_, rank < 2 ? options_.devices[rank] : std::vector<FakeVerbs::Device>{FakeVerbs::Roce()}));
     auto listener = TcpListener::Bind("127.0.0.1", 0);
     CHECK(listener.ok()) << listener.status();
     peers_.push_back({rank, "node" + std::to_string(rank), "127.0.0.1", (*listener)->port()});
-    listeners_[rank] = *std::move(listener);
+    listeners_.push_back(*std::move(listener));
   }
 }
 
@@ -42,9 +44,9 @@ Status VerbsPair::Make(Rank rank) {
 }
 
 void VerbsPair::Connect() {
-  for (Rank rank : {0, 1}) ASSERT_TRUE(Make(rank).ok());
-  for (Rank rank : {0, 1}) node(rank).Start();
-  for (Rank rank : {0, 1}) node(rank).Await(Event::kConnected);
+  for (Rank rank = 0; rank < std::ssize(nodes_); ++rank) ASSERT_TRUE(Make(rank).ok());
+  for (const auto& node : nodes_) node->Start();
+  for (const auto& node : nodes_) node->Await(Event::kConnected, nodes_.size() - 1);
 }
 
 RemoteGrant VerbsPair::Grant(Rank to, Rank from, const PlaceTag& tag, std::span<std::byte> place) {

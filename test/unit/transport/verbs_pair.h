@@ -23,6 +23,7 @@ class VerbsPair {
     std::array<std::vector<FakeVerbs::Device>, 2> devices = {{{FakeVerbs::Roce()}, {FakeVerbs::Roce()}}};
     std::string sys_root = "/sys";
     int handshake_deadline_ms = 20'000;
+    int others = 0;  ///< further nodes, from rank 2 on
   };
   VerbsPair() : VerbsPair(Options{}) {}
   explicit VerbsPair(Options options);
@@ -30,7 +31,7 @@ class VerbsPair {
 
   /// Makes a node's transport; not ok: why there is none.
   Status Make(Rank rank);
-  /// Both nodes, started and connected.
+  /// All nodes, started and connected.
   void Connect();
   TestNode& node(Rank rank) { return *nodes_[rank]; }
   FakeVerbs& host(Rank rank) { return *hosts_[rank]; }
@@ -46,10 +47,10 @@ class VerbsPair {
  private:
   const Options options_;
   FakeFabric fabric_;
-  std::array<std::unique_ptr<FakeVerbs>, 2> hosts_;
-  std::array<std::unique_ptr<TcpListener>, 2> listeners_;
+  std::vector<std::unique_ptr<FakeVerbs>> hosts_;
+  std::vector<std::unique_ptr<TcpListener>> listeners_;
   std::vector<PeerAddress> peers_;
-  std::array<std::unique_ptr<TestNode>, 2> nodes_;
+  std::vector<std::unique_ptr<TestNode>> nodes_;
 };
 
 /// What a host's queue pairs were given when they went into `state`.
