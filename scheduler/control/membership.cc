@@ -94,7 +94,7 @@ void Membership::OnClosed(Rank peer, const Status& status) {
 
 void Membership::OnDataFailure(Rank peer, const Status& cause) {
   Peer& entry = peers_.at(peer);
-  if (entry.failed_ns || entry.bye || state_ != State::kRunning) return;
+  if (entry.failed_ns || bye_sent_ || state_ != State::kRunning) return;
   entry.failed_ns = clock_->NowNs();
   entry.failed_why = cause.message();
 }
@@ -167,12 +167,14 @@ std::optional<Membership::Suspicion> Membership::SuspicionOf(Rank rank, const Pe
     if (!peer.failed_ns || now - *peer.failed_ns < options_.data_grace_ns) return std::nullopt;
     return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
   }
-  if (peer.bye || !peer.connected) return std::nullopt;
-  if (peer.closed) {
+  // What one sent before its BYE may still be on its way, and get lost with its host.
+  const bool failed = peer.failed_ns && now - *peer.failed_ns >= options_.data_grace_ns;
+  if (!peer.connected || (peer.bye && !failed)) return std::nullopt;
+  if (peer.closed && !peer.bye) {
     if (now - peer.closed_ns < options_.eof_wait_ns) return std::nullopt;
     return Suspicion{peer.closed_ns, Lost(rank, "its connection closed: " + peer.closed_why)};
   }
-  if (now - peer.heard_ns >= options_.silence_ns) {
+  if (now - peer.heard_ns >= options_.silence_ns && !peer.bye) {
     if (HearsNobody(now)) {
       return Suspicion{peer.heard_ns, Lost(options_.self, Format("no heartbeat from any node for %.1f s: it is "
                                                                  "disconnected, or all others are lost",
@@ -180,9 +182,7 @@ std::optional<Membership::Suspicion> Membership::SuspicionOf(Rank rank, const Pe
     }
     return Suspicion{peer.heard_ns, Lost(rank, Format("no heartbeat for %.1f s", Seconds(now - peer.heard_ns)))};
   }
-  if (peer.failed_ns && now - *peer.failed_ns >= options_.data_grace_ns) {
-    return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
-  }
+  if (failed) return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
   return std::nullopt;
 }
 

@@ -95,9 +95,9 @@ class Membership {
   void OnMessage(Rank peer, MemberMessage type, std::string_view payload);
   /// The connection to `peer` is gone, in order or not. @param status its message becomes part of the cause.
   void OnClosed(Rank peer, const Status& status);
-  /// A data endpoint to `peer`, or a collective that it takes part in, failed. The first failure of a peer counts, and
-  /// only in kRunning. `peer` = self: it is not known whose fault it is; without another explanation this node accuses
-  /// itself.
+  /// A tensor of `peer`, also of one that has said BYE, will not arrive, or a collective that it takes part in failed.
+  /// The first failure of a peer counts, and only while this node works. `peer` = self: it is not known whose fault it
+  /// is; without another explanation this node accuses itself.
   void OnDataFailure(Rank peer, const Status& cause);
   /// Sends heartbeats to the peers for which they are due, and decides what only the passing of time can decide.
   /// @param listened whether what peers send was read since the last tick: the transport's progress thread ran. Else

@@ -140,6 +140,7 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
                                   table_.node(peer).name.c_str(), status.message().c_str()));
   }
   if (IsExchangeTag(tag)) return exchanges_.OnGrantEnded(peer, tag, status);
+  if (!status.ok()) failure_detector_->OnDataFailure(peer, status);
   pipeline_->OnGrantEnded(peer, tag, status);
 }
 

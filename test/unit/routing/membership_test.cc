@@ -131,6 +131,25 @@ TEST_P(LossTest, FailedDataEndpointNamesItsPeerWithTheCause) {
   });
 }
 
+/// Its last tensor was on its way behind its BYE.
+TEST_P(LossTest, FailedDataEndpointOfANodeThatSaidBye) {
+  ForEachVictim([](MemberCluster& cluster, int nodes, Rank victim, int64_t /*now*/) {
+    cluster.at(victim).SendBye();
+    cluster.RunFor(100);
+    cluster.Kill(victim);
+    cluster.RunFor(3000);
+    for (Rank rank = 0; rank < nodes; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(cluster.at(rank).state(), State::kRunning) << "nobody misses it";
+    }
+    cluster.at((victim + 1) % nodes).OnDataFailure(victim, Unavailable("its last tensor did not come"));
+    const int64_t failed = cluster.now_ms();
+    cluster.RunFor(2000);
+    ExpectAllName(cluster, nodes, {victim}, victim, failed, 1500);
+    EXPECT_THAT(cluster.end((victim + 1) % nodes).line, HasSubstr("its last tensor did not come"));
+  });
+}
+
 TEST_P(LossTest, FailedDataEndpointIsExplainedByAnotherLoss) {
   ForEachVictim([](MemberCluster& cluster, int nodes, Rank victim, int64_t now) {
     // A collective that blames a neighbour fails first, because the victim dies.
