@@ -75,8 +75,8 @@ struct Flight {
 /// The bound ids of a node and the tensors that they send and receive. Grants peers the places where their tensors
 /// land, writes tensors that are final to the places that peers granted, and decides which forward, backward and
 /// weight-gradient tasks are ready. Not thread-safe: the pipeline owns it and calls it under its own lock, which is
-/// held while the transport is posted to. If a post fails, the peer is lost: that is logged here, and the failure
-/// detector ends the job.
+/// held while the transport is posted to. A post that fails is logged here, and its tensor never moves: the job ends,
+/// by the failure detector where the peer is lost, else by the node.
 class Flights {
  public:
   /// All must outlive it.

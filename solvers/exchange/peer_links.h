@@ -45,7 +45,8 @@ class PeerLinks {
   virtual Status Write(int peer, const LinkPlace& place, const LinkGrant& grant, std::span<const std::byte> source) = 0;
 };
 
-/// Logs a post that failed, where nothing waits for its end but what the failure detector ends, too.
+/// Logs a post that failed, where nothing waits for its end but what ends with the job, too: the failure detector ends
+/// it, or whoever makes the links.
 void WarnOfPost(const Status& status);
 
 }  // namespace hp

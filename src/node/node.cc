@@ -128,12 +128,12 @@ Status Node::TakeThreads(int threads) const {
 }
 
 Status Node::Connect() {
-  copies_ =
-      MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.least_host_copy, options_.transport.get(),
-                        {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
-                         .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
+  const auto on_failure = [this](const Status& status) { shutdown_.Fail(status); };
+  copies_ = MakeCopyTransport(
+      table_, options_.rank, device_.copier.get(), options_.least_host_copy, options_.transport.get(),
+      {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); }, .on_failure = on_failure});
   if (copies_) transport_ = copies_.get();
-  transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
+  transport_ = (node_transport_ = std::make_unique<NodeTransport>(transport_, trace_.get(), on_failure)).get();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.ReplicasByNccl(options_.rank));
   transfer_ = std::make_unique<SnapshotTransfer>(transport_, options_.rank);
   JobFacts facts = files_.Facts(options_.rank);

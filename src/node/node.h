@@ -16,8 +16,8 @@
 #include "node/job_files.h"
 #include "node/make_transport.h"
 #include "node/node_exchanges.h"
+#include "node/node_transport.h"
 #include "node/rendezvous.h"
-#include "node/traced_transport.h"
 #include "report/gauge.h"
 #include "report/job_gauge.h"
 #include "report/metrics.h"
@@ -241,14 +241,14 @@ class Node : private TransportHandler, private PipelineHost {
   NodeOptions options_;
   const RoutingTable& table_;
   const NodeInfo& info_;  // our entry
-  Transport* transport_;  // options_.transport; once connected what traces it, and copies where hosts are shared
+  Transport* transport_;  // options_.transport; once connected what is around it: node_transport_
 
   // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
-  std::unique_ptr<EngineFile> engines_;      // null: the table has none timed, or not on this device
-  NodeDevice device_;                        // before all that has memory of it
-  std::unique_ptr<NodeTrace> trace_;         // maybe off
-  std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors are copied
-  std::unique_ptr<TracedTransport> traced_;  // around that
+  std::unique_ptr<EngineFile> engines_;            // null: the table has none timed, or not on this device
+  NodeDevice device_;                              // before all that has memory of it
+  std::unique_ptr<NodeTrace> trace_;               // maybe off
+  std::unique_ptr<CopyTransport> copies_;          // around options_.transport; null: no tensors are copied
+  std::unique_ptr<NodeTransport> node_transport_;  // around that
   JobFiles files_;
   uint64_t seed_ = 0;                               // of the job
   Precision precision_ = RoutingTableConfig::AUTO;  // of the job; AUTO: not decided

@@ -1,5 +1,6 @@
 // What goes wrong inside a node of a running job: all nodes end with its reason.
 #include "commands/launch.h"
+#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/slice_tag.h"
 #include "test/cluster/contract_fixture.h"
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <new>
@@ -29,12 +31,17 @@ bool OnProgressThread() {
   return std::string(name).starts_with("inproc");
 }
 
+/// Whether tensors of the pipeline are moved for it.
+bool IsPipelineTag(const PlaceTag& tag) { return !IsSliceTag(tag) && !IsExchangeTag(tag); }
+
 /// Between a node and its transport. Writes that `keeps` names stay in it for good: the node hears at once that they
-/// are done, as it does of bytes that the kernel has taken, and the peer never gets them.
+/// are done, as it does of bytes that the kernel has taken, and the peer never gets them. Grants and writes that
+/// `refuses` names are not accepted, as where no more memory may be locked.
 class TappedTransport : public Transport, private TransportHandler {
  public:
   struct Taps {
     std::function<bool(const PlaceTag& tag)> keeps = [](const PlaceTag&) { return false; };
+    std::function<bool(const PlaceTag& tag, bool grant)> refuses = [](const PlaceTag&, bool) { return false; };
     /// A message of `peer` was handled.
     std::function<void(Rank peer, uint32_t type)> on_message = [](Rank, uint32_t) {};
   };
@@ -48,9 +55,11 @@ class TappedTransport : public Transport, private TransportHandler {
     return inner_->Register(memory);
   }
   Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) override {
+    if (taps_.refuses(tag, true)) return FailedPrecondition("no memory can be locked");
     return inner_->Grant(peer, tag, place);
   }
   Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override {
+    if (taps_.refuses(tag, false)) return FailedPrecondition("no memory can be locked");
     if (!taps_.keeps(tag)) return inner_->Write(peer, tag, grant, source);
     inner_->Defer([this, peer, tag] { handler_->OnWriteEnded(peer, tag, OkStatus()); });
     return OkStatus();
@@ -90,7 +99,33 @@ class TappedTransport : public Transport, private TransportHandler {
   TransportHandler* handler_ = nullptr;
 };
 
-class FailuresTest : public ContractTest {};
+class FailuresTest : public ContractTest {
+ protected:
+  /// Trains with the taps that `taps_of` makes for each node.
+  Status TrainTapped(const ClusterSpec& spec, const std::string& solver,
+                     const std::function<TappedTransport::Taps(Rank rank, InprocNetwork* network)>& taps_of) {
+    const auto table = RoutingTable::Create(MakeTable(spec, solver), solver + ".table");
+    if (!table.ok()) return table.status();
+    InprocOptions network_options;
+    network_options.world_size = table->size();
+    InprocNetwork network(network_options);
+    return RunNodes(table->size(), [&](Rank rank) {
+      NodeOptions options;
+      options.table = &*table;
+      options.rank = rank;
+      options.cache_dir = "none";
+      options.one_process = true;  // no copies beside the transport
+      options.transport = std::make_unique<TappedTransport>(network.Create(rank), taps_of(rank, &network));
+      return options;
+    });
+  }
+  /// Of node `rank`: it loses its connection to a node that says BYE.
+  static std::function<void(Rank peer, uint32_t type)> CutAtBye(InprocNetwork* network, Rank rank) {
+    return [network, rank](Rank peer, uint32_t type) {
+      if (type == MemberType(MemberMessage::kBye)) network->Cut(rank, peer);
+    };
+  }
+};
 
 /// The losses of the other replica come by message. Random delays let them be the last ones of an iteration soon.
 TEST_F(FailuresTest, MemoryThatTheProgressThreadCannotHave) {
@@ -112,31 +147,67 @@ TEST_F(FailuresTest, MemoryThatTheProgressThreadCannotHave) {
 /// yet that they share a folder.
 TEST_F(FailuresTest, ANodeThatDiesBehindItsByeWithASliceUnderWay) {
   const std::string solver = Solver("snapshot: 1 snapshot_prefix: '" + NewPrefix() + "'", false, 1);
-  const auto table = RoutingTable::Create(MakeTable(Table(1, {1}, 1, 0, false), solver), solver + ".table");
-  ASSERT_TRUE(table.ok()) << table.status();
-  InprocOptions network_options;
-  network_options.world_size = table->size();
-  InprocNetwork network(network_options);
   LogLines errors(google::GLOG_ERROR);
-  const Status status = RunNodes(table->size(), [&](Rank rank) {
+  const Status status = TrainTapped(Table(1, {1}, 1, 0, false), solver, [](Rank rank, InprocNetwork* network) {
     TappedTransport::Taps taps;
     if (rank == 1) taps.keeps = &IsSliceTag;
-    if (rank == 0) {
-      taps.on_message = [&network](Rank peer, uint32_t type) {
-        if (type == MemberType(MemberMessage::kBye)) network.Cut(0, peer);
-      };
-    }
-    NodeOptions options;
-    options.table = &*table;
-    options.rank = rank;
-    options.cache_dir = "none";
-    options.transport = std::make_unique<TappedTransport>(network.Create(rank), taps);
-    return options;
+    if (rank == 0) taps.on_message = CutAtBye(network, 0);
+    return taps;
   });
   EXPECT_EQ(ExitStatus(status), 4) << status;
-  EXPECT_THAT(status.message(),
-              HasSubstr("node \"" + table->node(1).name + "\" ended before its part of the snapshot had arrived: "));
+  EXPECT_THAT(status.message(), HasSubstr("node \"fc0_0\" ended before its part of the snapshot had arrived: "));
   EXPECT_THAT(errors.With(""), Contains("node conv0: " + status.message())) << "the first node says so";
+}
+
+/// The same with an activation of the last test, behind which no node waits for others.
+TEST_F(FailuresTest, ANodeThatDiesBehindItsByeWithATensorUnderWay) {
+  constexpr int kIterations = 9;  // then there is a test
+  const Status status =
+      TrainTapped(Table(1, {1}, 1, 0, false), Solver("", false, kIterations), [&](Rank rank, InprocNetwork* network) {
+        TappedTransport::Taps taps;
+        if (rank == 0) {
+          taps.keeps = [](const PlaceTag& tag) {
+            return IsPipelineTag(tag) && MsgId{tag.msg_id} == MsgId::Make(kIterations, false, 1, 0);
+          };
+        } else {
+          taps.on_message = CutAtBye(network, rank);
+        }
+        return taps;
+      });
+  EXPECT_EQ(ExitStatus(status), 4) << status;
+  EXPECT_THAT(status.message(), HasSubstr("the connection was cut"));
+}
+
+/// The peer is there, so that nobody but the node itself can end the job.
+TEST_F(FailuresTest, APlaceOrATensorThatCannotBePosted) {
+  const std::string solver = Solver("snapshot: 1 snapshot_prefix: '" + NewPrefix() + "'", false, 3);
+  ClusterSpec served = Table(2, {2}, 2, 1, false);
+  served.ps = {{0, 1}};
+  const auto is_exchange = [](const PlaceTag& tag) { return IsExchangeTag(tag); };
+  struct Case {
+    const char* what;
+    ClusterSpec table;
+    std::function<bool(const PlaceTag& tag)> of;
+  };
+  for (const Case& c : {Case{"the pipeline's", Table(2, {2}, 2, 1, false), IsPipelineTag},
+                        Case{"a ring's", Table(2, {}, 1, 0, false), is_exchange},
+                        Case{"a server's or its client's", served, is_exchange},
+                        Case{"a snapshot's", Table(1, {2}, 1, 0, false), &IsSliceTag}}) {
+    for (const bool grant : {true, false}) {
+      SCOPED_TRACE(std::string(c.what) + (grant ? " grant" : " write"));
+      std::atomic<int> posts = 0;
+      const Status status = TrainTapped(c.table, solver, [&](Rank, InprocNetwork*) {
+        TappedTransport::Taps taps;
+        taps.refuses = [&c, &posts, grant](const PlaceTag& tag, bool is_grant) {
+          return c.of(tag) && is_grant == grant && ++posts == 2;
+        };
+        return taps;
+      });
+      EXPECT_GE(posts, 2);
+      EXPECT_EQ(ExitStatus(status), 2) << status;
+      EXPECT_THAT(status.message(), HasSubstr("no memory can be locked"));
+    }
+  }
 }
 
 /// Whichever way it is made: by each micro-batch, summed over replicas, or with the update, a few rows at a time.
