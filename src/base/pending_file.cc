@@ -2,6 +2,7 @@
 
 #include "glog/logging.h"
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,10 +41,21 @@ Status CannotCreate(const std::string& path, const std::string& temporary, int e
 }  // namespace
 
 StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::string& path, const std::string& suffix) {
-  std::string temporary = path + suffix;
+  struct stat there = {};
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return CreateInPlace(path);
+  // A link stays one: the file that it names is replaced.
+  const std::unique_ptr<char, decltype(&free)> target(realpath(path.c_str(), nullptr), &free);
+  std::string final_path = target ? target.get() : path;
+  std::string temporary = final_path + suffix;
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return CannotCreate(path, temporary, errno);
-  return std::unique_ptr<PendingFile>(new PendingFile(path, std::move(temporary), fd));
+  return std::unique_ptr<PendingFile>(new PendingFile(std::move(final_path), std::move(temporary), fd));
+}
+
+StatusOr<std::unique_ptr<PendingFile>> PendingFile::CreateInPlace(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(path, "cannot open", errno);
+  return std::unique_ptr<PendingFile>(new PendingFile(path, path, fd));
 }
 
 StatusOr<std::unique_ptr<PendingFile>> PendingFile::CreatePrivate(const std::string& path) {
@@ -55,7 +67,7 @@ StatusOr<std::unique_ptr<PendingFile>> PendingFile::CreatePrivate(const std::str
 
 PendingFile::~PendingFile() {
   if (fd_ >= 0) close(fd_);
-  if (!committed_ && unlink(temporary_.c_str()) != 0 && errno != ENOENT)
+  if (!committed_ && !in_place() && unlink(temporary_.c_str()) != 0 && errno != ENOENT)
     PLOG(WARNING) << "cannot remove " << temporary_;
 }
 
@@ -74,14 +86,14 @@ Status PendingFile::Write(std::string_view bytes) {
 
 Status PendingFile::Sync() {
   HP_RETURN_IF_ERROR(status_);
-  if (fsync(fd_) != 0) return FileError(temporary_, "cannot sync", errno);
+  if (!in_place() && fsync(fd_) != 0) return FileError(temporary_, "cannot sync", errno);
   if (close(std::exchange(fd_, -1)) != 0) return FileError(temporary_, "cannot close", errno);
   return OkStatus();
 }
 
 Status PendingFile::Commit() {
   CHECK_EQ(fd_, -1) << path_ << ": Commit() before Sync()";
-  if (rename(temporary_.c_str(), path_.c_str()) != 0)
+  if (!in_place() && rename(temporary_.c_str(), path_.c_str()) != 0)
     return FileError(path_, "cannot rename the temporary file into place", errno);
   committed_ = true;
   return OkStatus();

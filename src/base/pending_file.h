@@ -10,7 +10,8 @@
 namespace hp {
 
 /// A file that is written under a temporary name in the folder of `path` and renamed to `path` by Commit: until then
-/// `path` is what it was before. Destruction without Commit removes the temporary file. One thread at a time.
+/// `path` is what it was before. Destruction without Commit removes the temporary file. What is there and is no file (a
+/// terminal, a pipe, /dev/null) is written to as it is. One thread at a time.
 ///   HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
 ///   HP_RETURN_IF_ERROR(file->Write(bytes));
 ///   HP_RETURN_IF_ERROR(file->Sync());
@@ -18,8 +19,10 @@ namespace hp {
 class PendingFile {
  public:
   /// Writes to `path` + `suffix` with the permissions of the umask; a file of that name that a killed process left is
-  /// overwritten. Only one process at a time may write `path` with the same suffix.
-  /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no disk space.
+  /// overwritten. Only one process at a time may write `path` with the same suffix. Where `path` is a symbolic link,
+  /// all this concerns the file that it names.
+  /// @return kInvalidArgument: the folder is missing or cannot be written, or `path` is one; kResourceExhausted: no
+  /// disk space.
   static StatusOr<std::unique_ptr<PendingFile>> Create(const std::string& path, const std::string& suffix = ".tmp");
   /// Writes to a unique name, `path` + ".XXXXXX", so that several processes may write `path` at once: the last Commit
   /// wins. Only its owner may read it (mode 0600). Errors as Create's.
@@ -39,12 +42,15 @@ class PendingFile {
   /// committed. Errors as Write's, and kNotFound: the folder is gone.
   Status Commit();
 
-  /// The final name.
+  /// The final name, without symbolic links.
   const std::string& path() const { return path_; }
 
  private:
   PendingFile(std::string path, std::string temporary, int fd)
       : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+
+  static StatusOr<std::unique_ptr<PendingFile>> CreateInPlace(const std::string& path);
+  bool in_place() const { return path_ == temporary_; }
 
   const std::string path_, temporary_;
   int fd_;  // -1: synced

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -56,6 +57,32 @@ TEST_F(PendingFileTest, StandsInItsPlaceFromCommitOn) {
   ASSERT_TRUE((*file)->Commit().ok());
   EXPECT_EQ(Read(), "new file");
   EXPECT_THAT(Files(), ElementsAre("file"));
+}
+
+TEST_F(PendingFileTest, WhatIsNoFileIsWrittenToAsItIs) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const int reader = open(path_.c_str(), O_RDWR);  // so that neither end waits for the other
+  ASSERT_GE(reader, 0);
+  EXPECT_TRUE(WriteWholeFile(path_, "new").ok());
+  char text[4] = "";
+  EXPECT_EQ(read(reader, text, 3), 3);
+  EXPECT_STREQ(text, "new");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(path_));
+  EXPECT_TRUE(WriteWholeFile("/dev/null", "new").ok());
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_EQ(WriteWholeFile("/dev/full", "new").code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(PendingFile::Create(folder_).status().message(), HasSubstr("Is a directory"));
+  EXPECT_THAT(Files(), ElementsAre("file"));
+}
+
+TEST_F(PendingFileTest, ALinkStaysOne) {
+  std::ofstream(path_) << "old";
+  const std::string link = folder_ + "/link";
+  fs::create_symlink("file", link);
+  ASSERT_TRUE(WriteWholeFile(link, "new").ok());
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(Read(), "new");
 }
 
 TEST_F(PendingFileTest, LeavesNothingWithoutCommit) {
