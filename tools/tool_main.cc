@@ -145,6 +145,7 @@ int ToolMain(int argc, char** argv, const ToolUsage& usage,
   OpenStandardStreams();
   EndWhenSignalled();
   ExitWhenOutOfMemory();
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is an error as on a full disk
   LogAsCaffe();
   google::InitGoogleLogging(usage.name);
   if (ParseFlags(usage, &argc, &argv)) return 0;

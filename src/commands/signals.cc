@@ -49,6 +49,7 @@ int WaitForSignal(const sigset_t& signals, const std::optional<int64_t>& left_ns
 
 SignalThread::SignalThread(Options options) : options_(std::move(options)) {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   sigemptyset(&signals_);
   for (int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals_, signal);
   if (!IsIgnored(SIGHUP)) sigaddset(&signals_, SIGHUP);

@@ -22,7 +22,8 @@ class Node;
 /// - The end of the allocation, options.limit ahead of it, does as SIGUSR1.
 /// - SIGHUP asks for a snapshot, as in Caffe; before training it stops the job. One that was ignored when the process
 ///   began (nohup) stays so. Options can give both, SIGINT and SIGHUP, another effect.
-/// - SIGPIPE is ignored: writes to closed connections report an error instead.
+/// - SIGPIPE and SIGXFSZ are ignored: writes to closed connections, and to files beyond the limit on their size
+///   (ulimit -f), report an error instead.
 /// A stop that takes longer than `stop_within_s` ends the process without a snapshot.
 class SignalThread {
  public:

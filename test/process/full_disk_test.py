@@ -99,5 +99,18 @@ class FullDiskTest(cluster.JobTest):
             self.assertGreater(after - before, 4.9)
 
 
+class FileSizeTest(cluster.JobTest):
+    """A limit on the size of files, as batch systems set it, is no reason to die by a signal."""
+
+    def test_snapshot_beyond_the_limit(self):
+        self.make_job(iterations=3, snapshot=3)
+        self.make_table(conv=1, fc=1)
+        done = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$0" --all --cache_dir=none --routing="$1"',
+                               cluster.program("hpnode"), self.path("table.prototxt")],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=cluster.PATIENCE_S, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), "the last snapshot was not written: .*File too large")
+
+
 if __name__ == "__main__":
     cluster.main()
