@@ -131,7 +131,7 @@ void FailureDetector::Fail(const Status& cause) {
   SignalIfStateChanged();
 }
 
-bool FailureDetector::Leave(int timeout_ms) {
+Status FailureDetector::Leave(int timeout_ms) {
   MutexLock lock(&mutex_);
   membership_.SendBye();
   SignalIfStateChanged();
@@ -139,10 +139,10 @@ bool FailureDetector::Leave(int timeout_ms) {
     return membership_.state() == Membership::State::kRunning || membership_.state() == Membership::State::kEnding;
   };
   for (int waited = 0; going_on(); waited += 50) {
-    if (waited >= timeout_ms) return false;
+    if (waited >= timeout_ms) return DeadlineExceeded("timed out waiting for the other nodes to finish the job");
     changed_.WaitFor(&mutex_, kTick);
   }
-  return membership_.state() == Membership::State::kDone;
+  return membership_.state() == Membership::State::kDone ? OkStatus() : Unavailable("a node was lost");
 }
 
 void FailureDetector::SignalIfStateChanged() {

@@ -56,8 +56,8 @@ class FailureDetector : private MembershipOutput {
   void Fail(const Status& cause) HP_EXCLUDES(mutex_);
   /// Ends the job in order: sends BYE and blocks until all nodes have sent theirs and this node may leave (kDone). Main
   /// thread, after the last update; needs the thread.
-  /// @return false: a node was lost instead, or `timeout_ms` passed.
-  bool Leave(int timeout_ms) HP_EXCLUDES(mutex_);
+  /// @return kUnavailable: a node was lost instead, and on_lost says which; kDeadlineExceeded: `timeout_ms` passed.
+  Status Leave(int timeout_ms) HP_EXCLUDES(mutex_);
 
  private:
   void Run();

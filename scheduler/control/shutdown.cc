@@ -100,7 +100,7 @@ Status Shutdown::WaitForWork() {
   }
   if (status.code() == StatusCode::kNumeric) {
     LOG(ERROR) << status.message();
-    failure_detector_->Leave(kStopTimeoutMs);
+    (void)failure_detector_->Leave(kStopTimeoutMs);  // however it ends
     if (options_.leave) options_.leave(status);
   }
   return status;
@@ -113,6 +113,16 @@ void Shutdown::WaitForLeave() {
     const auto left = until - std::chrono::steady_clock::now();
     if (left.count() <= 0 || !changed_.WaitFor(&mutex_, left)) return;
   }
+}
+
+Status Shutdown::AwaitFailure() {
+  const auto until = std::chrono::steady_clock::now() + kLeaveLinger;
+  MutexLock lock(&mutex_);
+  while (failure_.ok()) {
+    const auto left = until - std::chrono::steady_clock::now();
+    if (left.count() <= 0 || !changed_.WaitFor(&mutex_, left)) break;
+  }
+  return failure_;
 }
 
 Status Shutdown::failure() {

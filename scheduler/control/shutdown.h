@@ -57,6 +57,9 @@ class Shutdown {
   void WaitForLeave() HP_EXCLUDES(mutex_);
   /// The first failure of this or another node; ok while there is none. A verdict's stop is none.
   Status failure() HP_EXCLUDES(mutex_);
+  /// Main thread, when the failure detector has found a loss: the failure that OnLost is about to tell, or has told.
+  /// Ok: none came within 3 s.
+  Status AwaitFailure() HP_EXCLUDES(mutex_);
 
  private:
   void Leave() HP_EXCLUDES(mutex_);

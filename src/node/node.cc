@@ -353,10 +353,10 @@ Status Node::Finish() {
     shutdown_.Fail(snapshot);
     return snapshot;
   }
-  if (!failure_detector_->Leave(kLeaveTimeoutMs)) {
-    HP_RETURN_IF_ERROR(shutdown_.failure());
-    LOG(ERROR) << "node " << info_.name << ": timed out waiting for the other nodes to finish the job";
-    return Unavailable("timed out waiting for the other nodes to finish the job");
+  if (const Status left = failure_detector_->Leave(kLeaveTimeoutMs); !left.ok()) {
+    HP_RETURN_IF_ERROR(left.code() == StatusCode::kUnavailable ? shutdown_.AwaitFailure() : shutdown_.failure());
+    LOG(ERROR) << "node " << info_.name << ": " << left.message();
+    return Unavailable("%s", left.message().c_str());
   }
   gauge_->Finish();
   if (job_gauge_) job_gauge_->Finish();
