@@ -408,6 +408,9 @@ Status Main(bool* said) {
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   if (FLAGS_data_fingerprint) return TellFingerprint();
+  if (FLAGS_all && !(FLAGS_role + FLAGS_node).empty()) {
+    return InvalidArgument("--all runs every node of the table; --role and --node name one");
+  }
   if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   HP_RETURN_IF_ERROR(CheckPortFolder(job));

@@ -52,7 +52,7 @@ StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts)
     const std::string host = BareHost(entry.substr(0, slash));
     const std::vector<std::string> devices =
         slash == entry.npos ? std::vector<std::string>{"cpu"} : DevicesOf(std::string_view(entry).substr(slash + 1));
-    if (host.empty() || devices.empty()) {
+    if (host.empty() || host.find_first_of(" \t\n") != host.npos || devices.empty()) {
       return InvalidArgument("--hosts has \"%s\"; expected HOST, HOST/cuda, HOST/cuda:N or HOST/cuda:N-M",
                              entry.c_str());
     }
@@ -74,7 +74,7 @@ StatusOr<std::vector<std::string>> ExcludeHosts(const std::vector<std::string>& 
     if (excluded.count(host) == 0) left.push_back(entry);
   }
   if (!unknown.empty()) return InvalidArgument("--exclude=%s: --hosts has no such host", unknown.begin()->c_str());
-  if (left.empty()) return InvalidArgument("--exclude leaves no host");
+  if (left.empty() && !entries.empty()) return InvalidArgument("--exclude leaves no host");
   return left;
 }
 

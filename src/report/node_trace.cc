@@ -8,7 +8,9 @@
 
 #include "glog/logging.h"
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -75,7 +77,7 @@ Status NodeTrace::Begin() {
   std::filesystem::create_directories(folder_, error);
   const std::string path = folder_ + "/" + names_.at(self_) + ".json";
   std::ofstream file(path, std::ios::trunc);
-  if (!file) return InvalidArgument("cannot write the trace %s", path.c_str());
+  if (!file) return InvalidArgument("cannot write the trace %s: %s", path.c_str(), std::strerror(errno));
   auto begun = std::make_unique<File>(std::move(file), names_[self_]);
   begun->Add(Head());
   MutexLock lock(&mutex_);

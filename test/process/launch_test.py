@@ -414,6 +414,7 @@ class LaunchTest(launched.Launched):
                             (["--routing=/no/table"], "/no/table: no such file"),
                             ([self.table(), "--precision=BF16"], "--precision goes with --solver: it is for a table"),
                             ([self.path("x"), "--routing=x"], "is no flag; expected those of hpnode"),
+                            ([self.table(), "--", "--foo=1"], "hpnode: unknown command line flag 'foo' (of what"),
                             ([self.table(), "--resume=" + self.path("none")], "none: no such file"),
                             ([self.table(), "--spares=-oProxyCommand=x"], 'host "-oProxyCommand=x": expected a name'),
                             (["--routing=x", "--max_restarts=-1"], "--max_restarts is -1; expected 0 or more")):

@@ -110,9 +110,12 @@ std::vector<std::string> HostsOfFlag(const std::string& text) {
   return hosts;
 }
 
-std::string ProgramFolder() {
+/// Of hplaunch and all other programs. @return kFailedPrecondition: /proc, which tells, is not there.
+StatusOr<std::string> ProgramFolder() {
   std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return FailedPrecondition("/proc/self/exe: %s; is /proc mounted?", error.message().c_str());
+  return program.parent_path().string();
 }
 
 std::string AbsoluteOrEmpty(const std::string& path) {
@@ -233,8 +236,9 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   HP_ASSIGN_OR_RETURN(options.files, ReadRunFiles(table, solver, options.folder));
   options.files.comment = comment;
   options.agents.ssh = SplitAt(FLAGS_ssh, ' ');
-  options.agents.local_program = ProgramFolder() + "/hplaunch";
-  options.agents.remote_program = (FLAGS_remote_bin.empty() ? ProgramFolder() : FLAGS_remote_bin) + "/hplaunch";
+  HP_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
+  options.agents.local_program = programs + "/hplaunch";
+  options.agents.remote_program = (FLAGS_remote_bin.empty() ? programs : FLAGS_remote_bin) + "/hplaunch";
   if (!FLAGS_bundle.empty()) {
     HP_ASSIGN_OR_RETURN(options.agents.bundle, ReadInputFile(FLAGS_bundle));
   }
@@ -289,7 +293,10 @@ Status TellPlan(const LaunchOptions& options) {
 }
 
 Status Main(const std::vector<std::string>& arguments) {
-  if (FLAGS_agent) return Agent(dup(STDIN_FILENO), dup(STDOUT_FILENO), ProgramFolder()).Run();
+  if (FLAGS_agent) {
+    HP_ASSIGN_OR_RETURN(const std::string programs, ProgramFolder());
+    return Agent(dup(STDIN_FILENO), dup(STDOUT_FILENO), programs).Run();
+  }
   HP_RETURN_IF_ERROR(CheckCommandLine(arguments));
   HP_ASSIGN_OR_RETURN(LaunchOptions options, OptionsOf(arguments));
   if (FLAGS_dry_run) return TellPlan(options);

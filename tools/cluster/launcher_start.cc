@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDataWord[] = "data fingerprint ";  // what hpnode --data_fingerprint says
+constexpr char kFlagFault[] = "ERROR: ";           // what gflags begins a complaint with
 
 /// What a host said of its data; empty: it has none that can be read.
 std::string FingerprintIn(const Answered& answered) {
@@ -34,6 +35,11 @@ std::string LastLine(const Answered& answered) {
   const std::string& line = answered.lines.back();
   const size_t head = line.find("] ");
   return Printable(head == std::string::npos ? line : line.substr(head + 2), 1000);
+}
+
+/// Whether hpnode did not get as far as the data: it does not know one of its flags.
+bool RefusesFlags(const Answered& answered) {
+  return answered.status != 0 && !answered.lines.empty() && answered.lines.back().starts_with(kFlagFault);
 }
 
 /// An error of the run's folder, with what helps against it.
@@ -137,6 +143,10 @@ Status Launcher::CheckData() {
   HP_ASSIGN_OR_RETURN(auto answers, AskForData());
   std::vector<std::string> without;
   for (const auto& [host, answered] : answers) {
+    if (RefusesFlags(answered)) {
+      return InvalidArgument("host %s: hpnode: %s (of what stands behind --)", host.c_str(),
+                             Printable(answered.lines.back().substr(sizeof(kFlagFault) - 1), 1000).c_str());
+    }
     if (FingerprintIn(answered).empty()) without.push_back(host);
   }
   if (!without.empty() && options_.stage_data) {
