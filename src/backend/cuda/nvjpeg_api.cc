@@ -103,4 +103,10 @@ Status NvjpegStatus(NvjpegResult result, const char* what) {
   }
 }
 
+Status NvjpegStatusOfImage(NvjpegResult result, const char* what) {
+  const bool in_decoding = result == NvjpegResult::kExecutionFailed || result == NvjpegResult::kInternalError;
+  const Status status = NvjpegStatus(result, what);
+  return in_decoding ? DataLoss("%s", status.message().c_str()) : status;
+}
+
 }  // namespace hp

@@ -74,5 +74,8 @@ StatusOr<const NvjpegApi*> LoadNvjpeg();
 /// Ok; kDataLoss, for what the JPEG is to blame for; or kInternal. With nvJPEG's name of the error.
 /// @param what the operation, for the message.
 Status NvjpegStatus(NvjpegResult result, const char* what);
+/// The same of a JPEG that was decoded by itself on a device that works: damage that shows only in decoding, such as
+/// that of a Huffman table, is told as a failed execution or an internal error.
+Status NvjpegStatusOfImage(NvjpegResult result, const char* what);
 
 }  // namespace hp

@@ -5,6 +5,7 @@
 #include "backend/cuda/nvjpeg_decoder.h"
 
 #include "backend/cuda/cuda_status.h"
+#include "tensor/several_devices.h"
 
 #include "glog/logging.h"
 
@@ -56,12 +57,9 @@ class NvjpegDecoder final : public GpuJpegDecoder {
     Take(jpegs);
     if (jpegs.size() != batch_size_) {
       batch_size_ = jpegs.size();
-      HP_RETURN_IF_ERROR(NvjpegStatus(
-          api_->begin_batches(handle_.get(), state_.get(), static_cast<int>(batch_size_), 1, kNvjpegBgrInterleaved),
-          "nvjpegDecodeBatchedInitialize"));
+      HP_RETURN_IF_ERROR(NvjpegStatus(BeginBatches(), "nvjpegDecodeBatchedInitialize"));
     }
-    const NvjpegResult result =
-        api_->decode_batch(handle_.get(), state_.get(), data_.data(), lengths_.data(), images_.data(), stream());
+    const NvjpegResult result = DecodeBatch();
     pending_ = gpu_->Record(kDecodeQueue);
     if (result == NvjpegResult::kSuccess) return OkStatus();
     HP_RETURN_IF_ERROR(FindRefused(refused));
@@ -96,14 +94,29 @@ class NvjpegDecoder final : public GpuJpegDecoder {
     batch_size_ = 0;
     for (size_t i = 0; i < images_.size(); ++i) {
       HP_RETURN_IF_ERROR(Finish());
-      const NvjpegResult result = api_->decode(handle_.get(), state_.get(), data_[i], lengths_[i],
-                                               kNvjpegBgrInterleaved, &images_[i], stream());
+      const NvjpegResult result = DecodeOne(i);
       pending_ = gpu_->Record(kDecodeQueue);
       if (result == NvjpegResult::kSuccess) continue;
       *refused = i;
-      return NvjpegStatus(result, "nvjpegDecode");
+      HP_RETURN_IF_ERROR(Finish());  // else the device failed
+      return NvjpegStatusOfImage(result, "nvjpegDecode");
     }
     return OkStatus();
+  }
+
+  // nvJPEG allocates and frees in each of these as the sizes of images change.
+  NvjpegResult BeginBatches() {
+    const CallThatMayWaitForDevices call;
+    return api_->begin_batches(handle_.get(), state_.get(), static_cast<int>(batch_size_), 1, kNvjpegBgrInterleaved);
+  }
+  NvjpegResult DecodeBatch() {
+    const CallThatMayWaitForDevices call;
+    return api_->decode_batch(handle_.get(), state_.get(), data_.data(), lengths_.data(), images_.data(), stream());
+  }
+  NvjpegResult DecodeOne(size_t i) {
+    const CallThatMayWaitForDevices call;
+    return api_->decode(handle_.get(), state_.get(), data_[i], lengths_[i], kNvjpegBgrInterleaved, &images_[i],
+                        stream());
   }
 
   Gpu* const gpu_;

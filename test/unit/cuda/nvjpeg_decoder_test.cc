@@ -22,6 +22,7 @@ struct FakeNvjpeg {
   std::vector<std::string> calls;
   NvjpegResult of_batch = NvjpegResult::kSuccess, of_handle = NvjpegResult::kSuccess;
   int bad = -1;  ///< which image of the last batch is not decoded by itself either
+  NvjpegResult of_bad = NvjpegResult::kBadJpeg;
   std::vector<const unsigned char*> data;
   std::vector<size_t> lengths;
   std::vector<NvjpegImage> images;
@@ -83,7 +84,7 @@ const NvjpegApi kFakeApi = {
             if (fake->data[i] != data) continue;
             EXPECT_EQ(image->channel[0], fake->images[i].channel[0]);
             fake->calls.push_back("one " + std::to_string(i));
-            return i == fake->bad ? NvjpegResult::kBadJpeg : NvjpegResult::kSuccess;
+            return i == fake->bad ? fake->of_bad : NvjpegResult::kSuccess;
           }
           ADD_FAILURE() << "no image of the batch";
           return NvjpegResult::kSuccess;
@@ -160,6 +161,18 @@ TEST_F(NvjpegDecoderTest, FindsWhichImageABatchFailedOf) {
   EXPECT_THAT(status.message(), HasSubstr("nvJPEG: nvjpegDecode: NVJPEG_STATUS_BAD_JPEG"));
   EXPECT_EQ(refused, 1u);
   EXPECT_THAT(fake_.calls, ElementsAre("begin 3", "decode 3", "one 0", "one 1"));
+}
+
+/// What nvJPEG says of a table that makes no sense.
+TEST_F(NvjpegDecoderTest, DamageThatShowsInDecodingIsTheImages) {
+  Make();
+  fake_.of_batch = fake_.of_bad = NvjpegResult::kExecutionFailed;
+  fake_.bad = 0;
+  size_t refused = 0;
+  const Status status = Decode(2, &refused);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("nvjpegDecode: NVJPEG_STATUS_EXECUTION_FAILED"));
+  EXPECT_EQ(refused, 0u);
 }
 
 /// Then it is no image's fault.
