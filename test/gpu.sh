@@ -44,6 +44,24 @@ for program in "${programs[@]}"; do
   [[ -x $folder/$program ]] || { echo "gpu: no program $program in $folder" >&2 && exit 2; }
 done
 
+# Runs a program of tests. A device that has failed once stays so for its process, so what fails is tried again by
+# itself: what passes then failed because of another.
+run_tests() {
+  local program=$1 log test
+  log=$(mktemp)
+  echo "gpu: $program"
+  OMP_WAIT_POLICY=passive "$folder/$program" 2>&1 | tee "$log" || failed+=("$program")
+  sed -nE 's/^\[  FAILED  \] ([^ ,]+)(, where.*)?$/\1/p' "$log" | sort -u | head -n 40 >"$log.tests"
+  while read -r test; do
+    if OMP_WAIT_POLICY=passive "$folder/$program" --gtest_filter="$test" >"$log" 2>&1 </dev/null; then
+      echo "gpu: $test passes by itself"
+    else
+      echo "gpu: $test fails by itself:" && tail -n 30 "$log"
+    fi
+  done <"$log.tests"
+  rm -f "$log" "$log.tests"
+}
+
 # Trains the digits with a conv and an FC node on these hosts, and tests the model: digits WORK_FOLDER HOST/DEVICE,...
 digits() {
   local work=$1 solver=examples/digits/digits_solver.prototxt line
@@ -76,17 +94,23 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>/dev/null
 ldconfig -p 2>/dev/null | grep -q libnvjpeg || echo "gpu: libnvjpeg only where LD_LIBRARY_PATH names it; without it JPEGs are skipped"
 
 if [[ ${#tools[@]} -eq 0 ]]; then
-  for program in "${programs[@]}"; do
-    echo "gpu: $program"
-    OMP_WAIT_POLICY=passive "$folder/$program"
-  done
+  failed=()
+  for program in "${programs[@]}"; do run_tests "$program"; done
   gpu=cuda:0
   devices=$("$folder/hpnode" --list_devices)
-  if ! grep -q '^cuda:0 ' <<<"$devices"; then
+  if grep -q '^cuda:0 ' <<<"$devices"; then
+    set +e  # a subshell with its own -e: it ends at its first failing command
+    (set -e && jobs_of_two)
+    status=$?
+    set -e
+    [[ $status -eq 0 ]] || failed+=("the digits")
+  else
     echo "gpu: no GPU: the digits are SKIPPED"
-    exit
   fi
-  jobs_of_two
+  if [[ ${#failed[@]} -gt 0 ]]; then
+    printf 'gpu: %s failed\n' "${failed[@]}" >&2
+    exit 1
+  fi
   exit
 fi
 

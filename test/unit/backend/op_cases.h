@@ -4,6 +4,8 @@
 #include "test/support/elements.h"
 #include "test/unit/backend/op_test_util.h"
 
+#include <bit>
+#include <cstdint>
 #include <functional>
 #include <ostream>
 #include <span>
@@ -91,6 +93,8 @@ class OpBench {
     return true;
   }
   Op& op() { return *op_; }
+  /// All values are such that TF32, which has 10 fraction bits, multiplies them exactly. Before the first Load.
+  void RoundToTf32() { is_tf32_ = true; }
   /// Puts `values` into input 0.
   void LoadInput(const Values& values) { Write(in_[0], values, in_groups_); }
   /// What input 0 is made of from now on, in the device's memory; must outlive the calls.
@@ -191,7 +195,7 @@ class OpBench {
     ASSERT_TRUE(device_->Synchronize().ok());
   }
   void Write(const Tensor& tensor, Values values, int64_t groups = 1) {
-    for (float& value : values) value = Rounded(element_, value);
+    for (float& value : values) value = is_tf32_ ? Tf32(value) : Rounded(element_, value);
     Values memory(values.size()), regrouped(values.size());
     WriteTensor({tensor.desc, memory.data()}, values);
     if (groups > 1) Regroup(tensor.desc, groups, false, memory.data(), regrouped.data());
@@ -205,9 +209,12 @@ class OpBench {
     return ReadTensor({tensor.desc, groups > 1 ? regrouped.data() : memory.data()});
   }
 
+  static float Tf32(float value) { return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~0x1FFFu); }
+
   Device* const device_;
   Backend* const backend_;
   const ElementType element_;
+  bool is_tf32_ = false;
   const int64_t below_;  ///< as in OpCase
   const bool shares_;    ///< likewise
   std::vector<Buffer> buffers_;

@@ -20,10 +20,13 @@ class AgainstCpu : public testing::TestWithParam<MathCase> {
  protected:
   AgainstCpu()
       : gpu_(NewGpuUnderTest(GetParam().math)),
-        on_gpu_(gpu_.device.get(), gpu_.backend.get(), GetParam().c, GetParam().in(), GetParam().element) {}
+        on_gpu_(gpu_.device.get(), gpu_.backend.get(), GetParam().c, GetParam().in(), GetParam().element) {
+    if (GetParam().math == GpuMath::kTf32) on_gpu_.RoundToTf32();
+  }
 
   std::vector<Values> OnCpu(uint32_t seed) {
     OpBench bench(cpu_.get(), cpu_backend_.get(), GetParam().c, GetParam().c.in, GetParam().element);
+    if (GetParam().math == GpuMath::kTf32) bench.RoundToTf32();
     bench.Load(seed);
     bench.Call();
     return bench.Results();
