@@ -3,12 +3,14 @@
 #include "backend/cuda/cudnn_convolution.h"
 
 #include "backend/cuda/add_bias.h"
+#include "backend/cuda/nan_probe.h"
 #include "backend/window.h"
 #include "base/format.h"
 
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -121,7 +123,6 @@ class Builder {
     CudnnDescriptor relu(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", ReLU");
     relu.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
     relu.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    relu.Set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
     Pointwise(std::move(relu), sum, {}, Id::kY, &operations);
     return operations;
   }
@@ -227,11 +228,14 @@ class CudnnConvolution final : public GpuConvolution {
   /// Together with the bias, in cuDNN's kernel or in the own one that adds it. Without one cuDNN has no engine for it.
   bool TakeRelu() override {
     if (!desc_.bias) return false;
-    StatusOr<CudnnPlan> fused = ForwardWithRelu();
-    if (fused.ok()) {
+    if (StatusOr<CudnnPlan> fused = ForwardWithRelu(); fused.ok()) {
+      std::swap(plans_.forward, *fused);
+      const bool bias_fused = std::exchange(plans_.bias_fused, true);
+      if (KeepsNans(plans_.forward) || HandsNansOn(gpu_, this, Counts(), plans_.element)) return true;
+      VLOG(1) << "a plan that loses NaNs in its ReLU is passed over: " << desc_.num_output << " outputs of "
+              << plans_.in.ToString();
       plans_.forward = *std::move(fused);
-      plans_.bias_fused = true;
-      return true;
+      plans_.bias_fused = bias_fused;
     }
     relu_beside_bias_ = !plans_.bias_fused;
     return relu_beside_bias_;
@@ -259,6 +263,13 @@ class CudnnConvolution final : public GpuConvolution {
   StatusOr<CudnnPlan> ForwardWithRelu() const {
     const ConvolutionDesc desc = plans_.groups == 1 ? desc_ : OneGroup(desc_);
     return CudnnConvolutionPlans::MakeForwardWithRelu(target_, desc, plans_.in, plans_.nhwc);
+  }
+  static bool KeepsNans(const CudnnPlan& plan) {
+    return std::count(plan.notes().begin(), plan.notes().end(), CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) > 0;
+  }
+  ConvolutionCounts Counts() const {
+    const int64_t groups = plans_.groups;
+    return {groups * plans_.in.count(), groups * plans_.weights, groups * plans_.out[1], groups * plans_.out.count()};
   }
   /// All groups by one plan, or one after the other.
   void Run(const CudnnPlan& plan, const void* x, const void* weights, const void* bias, const void* y,

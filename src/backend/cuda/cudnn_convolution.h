@@ -27,8 +27,8 @@ struct CudnnConvolutionPlans {
   /// bias, kSum their sum before a ReLU.
   enum Id : int64_t { kX = 'x', kY = 'y', kWeights = 'w', kBias = 'b', kProduct = 'p', kSum = 's' };
 
-  /// The forward plan of a desc with a bias, which it adds, and a ReLU behind, which hands NaNs on. Parameters and
-  /// errors as Make's.
+  /// The forward plan of a desc with a bias, which it adds, and a ReLU behind, which may lose NaNs (nan_probe.h).
+  /// Parameters and errors as Make's.
   static StatusOr<CudnnPlan> MakeForwardWithRelu(const CudnnTarget& target, const ConvolutionDesc& desc,
                                                  const Shape& in, bool nhwc);
 

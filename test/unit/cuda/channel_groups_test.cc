@@ -57,7 +57,10 @@ OpCase GroupedConvolution(bool relu) {
           .make =
               [=](Backend& backend, const Backend::Descs& in) {
                 auto op = backend.Convolution(desc, in);
-                EXPECT_TRUE(!relu || (op.value()->TakeReluBehind() && op.value()->TakeReluGradientBehind()));
+                // A real GPU's library may have none that hands NaNs on.
+                if (relu && op.value()->TakeReluBehind()) {
+                  EXPECT_TRUE(op.value()->TakeReluGradientBehind());
+                }
                 return op;
               },
           .in = {kIn},

@@ -122,7 +122,10 @@ OpCase ImagesCase(bool input_gradient, bool relu = false) {
           .make =
               [=](Backend& backend, const Backend::Descs& in) {
                 auto op = backend.Convolution(desc, in);
-                EXPECT_TRUE(!relu || (op.value()->TakeReluBehind() && op.value()->TakeReluGradientBehind()));
+                // A real GPU's library may have none that hands NaNs on.
+                if (relu && op.value()->TakeReluBehind()) {
+                  EXPECT_TRUE(op.value()->TakeReluGradientBehind());
+                }
                 return op;
               },
           .in = {{{2, 3, 11, 9}, 1}},

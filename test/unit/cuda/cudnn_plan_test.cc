@@ -136,7 +136,7 @@ TEST_P(CudnnPlans, AreDeterministicAndAsExactAsAsked) {
   }
 }
 
-/// A ReLU, which hands NaNs on, is part of the convolution's kernel wherever its bias is.
+/// A ReLU is part of the convolution's kernel wherever its bias is.
 TEST_P(CudnnPlans, TakeAReluWhereTheyTakeTheBias) {
   int taken = 0;
   for (const Case& c : kCases) {

@@ -1,6 +1,7 @@
 #include "backend/activation_rules.h"
 #include "backend/cuda/add_bias.h"
 #include "backend/cuda/column_sums.h"
+#include "test/support/fake_gpu.h"
 #include "test/unit/backend/op_test_util.h"
 #include "test/unit/cuda/gpu_under_test.h"
 
@@ -21,6 +22,13 @@ std::unique_ptr<Op> Convolution(bool input_gradient) {
   return *UnderTest().backend->Convolution(desc, {{kIn, 1}});
 }
 
+/// A real GPU's library may have no engine for it that hands NaNs on.
+bool TakesRelu(Op& convolution) {
+  const bool takes = convolution.TakeReluBehind();
+  EXPECT_TRUE(takes || dynamic_cast<const FakeGpu*>(&GpuUnderTest()) == nullptr);
+  return takes;
+}
+
 /// What a convolution and a ReLU behind it compute, of one step or of two.
 struct Computed {
   Values y, d_x, d_w, d_b;
@@ -31,8 +39,8 @@ Computed Compute(bool input_gradient, bool one_step) {
   const ActivationDesc desc = activation::Relu<activation::From::kOutput>{0};
   const std::unique_ptr<Op> relu = *UnderTest().backend->Activation(desc, convolution->outputs());
   EXPECT_TRUE(relu->is_plain_relu());
+  if (one_step && !TakesRelu(*convolution)) one_step = false;
   if (one_step) {
-    EXPECT_TRUE(convolution->TakeReluBehind());
     EXPECT_TRUE(convolution->TakeReluGradientBehind());
     EXPECT_TRUE(convolution->backward_reads_output());
   }
@@ -83,7 +91,7 @@ TEST(ReluBehindConvolution, IsTheReluOfAStepOfItsOwn) {
 
 TEST(ReluBehindConvolution, HandsNansOn) {
   const std::unique_ptr<Op> convolution = Convolution(false);
-  ASSERT_TRUE(convolution->TakeReluBehind());
+  if (!TakesRelu(*convolution)) GTEST_SKIP() << "the ReLU is a step of its own";
   OpRunner run(convolution.get(), {{kIn, 1}}, {kWeights, kBias});
   Values x = RandomValues(kIn.count(), 1);
   x[7] = std::numeric_limits<float>::quiet_NaN();
