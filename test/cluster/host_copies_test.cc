@@ -1,5 +1,6 @@
 // Tensors that go from memory to memory between nodes on the processors of one host: which road they take changes no
 // bit.
+#include "node/make_transport.h"
 #include "test/cluster/contract_fixture.h"
 
 #include "devices/host_copier.h"

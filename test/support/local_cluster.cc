@@ -237,7 +237,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
   }
   result.status = RunNodes(table->size(), [&](Rank rank) {
     NodeOptions options = options_for(rank);
-    options.least_host_copy = spec.least_host_copy;
+    if (spec.least_host_copy) options.least_host_copy = *spec.least_host_copy;
     options.transport = MakeTcpTransport(ConnectOptionsFor(*table, rank), std::move(listeners[rank]));
     return options;
   });

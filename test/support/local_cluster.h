@@ -1,8 +1,14 @@
 #pragma once
 
+#include "base/rank.h"
 #include "hp/status.h"
-#include "node/node.h"
+#include "layers/op_factories.h"
+#include "layers/traits/layer_types.h"
 #include "proto/routing.pb.h"
+#include "scheduler/pipeline/task.h"
+#include "scheduler/plan/routing_table.h"
+
+#include "devices/devices.h"
 
 #include <cstdint>
 #include <functional>
@@ -62,12 +68,12 @@ struct ClusterSpec {
   std::function<std::string(Rank rank)> device_of = {};  ///< of each node instead
   std::vector<std::string> hosts = {};                   ///< of nodes in turn, not over TCP; empty: all here
   TransportConfig::DeviceCopies device_copies = TransportConfig::ON;
-  size_t least_host_copy = kLeastHostCopy;  ///< NodeOptions; over TCP alone
+  std::optional<size_t> least_host_copy = {};  ///< NodeOptions, if not the default; over TCP alone
   /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   /// Likewise, in a table with convolution_engines: TIMED. @param engines null: a node on processors.
   std::function<StatusOr<NodeDevice>(Rank rank, EngineChoices* engines)> open_timed_device = {};
-  Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
+  RoutingTableConfig::Precision precision = RoutingTableConfig::FP32, wire_precision = RoutingTableConfig::FP32;
   RoutingTableConfig::JpegDecoder jpeg_decoder = RoutingTableConfig::HOST;
   std::optional<LossScaling> loss_scaling;
   const LayerTypes* layer_types = &LayerTypes::BuiltIn();
