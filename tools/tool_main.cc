@@ -2,6 +2,7 @@
 
 #include "base/cores.h"
 #include "base/out_of_memory.h"
+#include "base/version.h"
 
 #include <fcntl.h>
 #include <gflags/gflags.h>
@@ -111,6 +112,7 @@ bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
     if (parsing) _exit(kWrongInput);
   });
   gflags::SetUsageMessage(usage.text);
+  gflags::SetVersionString(Version());
   std::vector<std::string> dropped;
   if (usage.word != nullptr) dropped = DropFlagsOfCaffe(argc, *argv);
   gflags::ParseCommandLineNonHelpFlags(argc, argv, true);

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/host.h"
 #include "base/log_writer.h"
+#include "base/version.h"
 #include "checkpoint/summed_file.h"
 #include "proto/text.h"
 
@@ -22,7 +23,7 @@ constexpr size_t kMostReason = 500;  // bytes of a line of record.txt that say w
 /// "hpnode 1.2.0, host a, process 77, program 0123456789abcdef"
 std::string DescribeProcess() {
   std::string text =
-      Format("hpnode %s, host %s, process %d", HP_VERSION, HostName().c_str(), static_cast<int>(getpid()));
+      Format("hpnode %s, host %s, process %d", Version(), HostName().c_str(), static_cast<int>(getpid()));
   if (const auto sum = SumFile("/proc/self/exe"); sum.ok()) text += Format(", program %016" PRIx64, sum->xxh64);
   return text;
 }

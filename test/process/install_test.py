@@ -78,6 +78,8 @@ class InstallTest(unittest.TestCase):
                 page = file.read()
             self.assertIn(".SH NAME\n" + program.replace("-", "\\-"), page)
             self.assertEqual(page.count(".TP\n"), text.count("\n  --"), "its flags")
+            if program != "hpplot":  # a script
+                self.assertRegex(self.run_in(self.path("usr", "bin", program), "--version"), r"^\w+ version \d+\.\d+\n")
         self.assertTrue(os.path.exists(self.path("usr", "share", "doc", "hpnode", "README.md")))
         libraries = [name for _, _, names in os.walk(self.path("usr")) for name in names
                      if name.startswith("lib") and not name.endswith(".cmake")]
