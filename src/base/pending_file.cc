@@ -42,14 +42,13 @@ Status CannotCreate(const std::string& path, const std::string& temporary, int e
 
 StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::string& path, const std::string& suffix) {
   struct stat there = {};
-  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return CreateInPlace(path);
-  // A link stays one: the file that it names is replaced.
-  const std::unique_ptr<char, decltype(&free)> target(realpath(path.c_str(), nullptr), &free);
-  std::string final_path = target ? target.get() : path;
-  std::string temporary = final_path + suffix;
+  const bool exists = stat(path.c_str(), &there) == 0;
+  // What /dev has is for all programs of the host, also where /dev/stdout is a file.
+  if (exists && (!S_ISREG(there.st_mode) || path.starts_with("/dev/"))) return CreateInPlace(path);
+  std::string temporary = path + suffix;
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return CannotCreate(path, temporary, errno);
-  return std::unique_ptr<PendingFile>(new PendingFile(std::move(final_path), std::move(temporary), fd));
+  return std::unique_ptr<PendingFile>(new PendingFile(path, std::move(temporary), fd));
 }
 
 StatusOr<std::unique_ptr<PendingFile>> PendingFile::CreateInPlace(const std::string& path) {
@@ -109,8 +108,13 @@ Status SyncFolderOf(const std::string& path) {
   return result == 0 || error == EINVAL ? OkStatus() : FileError(folder, "cannot sync", error);
 }
 
+std::string ThroughLinks(const std::string& path) {
+  const std::unique_ptr<char, decltype(&free)> target(realpath(path.c_str(), nullptr), &free);
+  return target && !path.starts_with("/dev/") ? target.get() : path;
+}
+
 Status WriteWholeFile(const std::string& path, std::string_view bytes, const std::string& suffix) {
-  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path, suffix));
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(ThroughLinks(path), suffix));
   HP_RETURN_IF_ERROR(file->Write(bytes));
   HP_RETURN_IF_ERROR(file->Sync());
   HP_RETURN_IF_ERROR(file->Commit());

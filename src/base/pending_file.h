@@ -19,8 +19,8 @@ namespace hp {
 class PendingFile {
  public:
   /// Writes to `path` + `suffix` with the permissions of the umask; a file of that name that a killed process left is
-  /// overwritten. Only one process at a time may write `path` with the same suffix. Where `path` is a symbolic link,
-  /// all this concerns the file that it names.
+  /// overwritten. Only one process at a time may write `path` with the same suffix. Where `path` is a symbolic link, it
+  /// is the link that Commit replaces; ThroughLinks tells the file.
   /// @return kInvalidArgument: the folder is missing or cannot be written, or `path` is one; kResourceExhausted: no
   /// disk space.
   static StatusOr<std::unique_ptr<PendingFile>> Create(const std::string& path, const std::string& suffix = ".tmp");
@@ -42,8 +42,10 @@ class PendingFile {
   /// committed. Errors as Write's, and kNotFound: the folder is gone.
   Status Commit();
 
-  /// The final name, without symbolic links.
+  /// The final name.
   const std::string& path() const { return path_; }
+  /// Where the bytes are until Commit, for a library that writes them itself.
+  const std::string& temporary() const { return temporary_; }
 
  private:
   PendingFile(std::string path, std::string temporary, int fd)
@@ -62,8 +64,11 @@ class PendingFile {
 /// @return kNotFound: there is no such folder; else as PendingFile::Write.
 Status SyncFolderOf(const std::string& path);
 
-/// Create, Write, Sync, Commit and SyncFolderOf in one call: a crash at any moment leaves `path` with its old contents
-/// or the new ones. Errors as theirs; only that of SyncFolderOf comes after `path` was replaced.
+/// The file that `path`, an output that a user names, stands for: what a symbolic link leads to, else `path` itself.
+std::string ThroughLinks(const std::string& path);
+
+/// Create, ThroughLinks, Write, Sync, Commit and SyncFolderOf in one call: a crash at any moment leaves `path` with its
+/// old contents or the new ones. Errors as theirs; only that of SyncFolderOf comes after `path` was replaced.
 /// @param suffix as Create's.
 Status WriteWholeFile(const std::string& path, std::string_view bytes, const std::string& suffix = ".tmp");
 

@@ -247,10 +247,11 @@ StatusOr<Blob> SafetensorsFile::Read(const std::string& name) const {
 bool IsSafetensorsPath(const std::string& path) { return path.ends_with(".safetensors"); }
 
 Status WriteSafetensors(const std::string& path, const std::map<std::string, Blob>& tensors) {
+  const std::string target = ThroughLinks(path);
   StatusOr<std::string> header = HeaderOf(tensors);
   if (!header.ok()) return header.status().Prepend(path);
   const uint64_t length = header->size();
-  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(target));
   HP_RETURN_IF_ERROR(file->Write({reinterpret_cast<const char*>(&length), sizeof(length)}));
   HP_RETURN_IF_ERROR(file->Write(*header));
   for (const auto& [name, blob] : tensors) {
@@ -259,7 +260,7 @@ Status WriteSafetensors(const std::string& path, const std::map<std::string, Blo
   }
   HP_RETURN_IF_ERROR(file->Sync());
   HP_RETURN_IF_ERROR(file->Commit());
-  return SyncFolderOf(path);
+  return SyncFolderOf(target);
 }
 
 }  // namespace hp

@@ -86,9 +86,9 @@ class Hdf5File : public WrittenFile {
   static StatusOr<std::unique_ptr<WrittenFile>> Make(const std::string& path, const std::string& suffix,
                                                      const Write& write) {
     HP_ASSIGN_OR_RETURN(auto pending, PendingFile::Create(path, suffix));
-    HP_RETURN_IF_ERROR(write(path + suffix));
+    HP_RETURN_IF_ERROR(write(pending->temporary()));
     HP_RETURN_IF_ERROR(pending->Sync());
-    HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(path + suffix));
+    HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(pending->temporary()));
     return std::unique_ptr<WrittenFile>(new Hdf5File(std::move(pending), sum));
   }
   Status Commit() override { return file_->Commit(); }

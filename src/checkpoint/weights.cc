@@ -271,12 +271,11 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
 namespace {
 
 Status WriteAsHdf5(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs) {
-  const std::string suffix = ".tmp";
   std::set<std::string> layers;
   for (const auto& [key, blob] : blobs) layers.insert(key.first);
   HP_RETURN_IF_ERROR(CheckHdf5Names(net, layers, "another name, or a .caffemodel").Prepend(path));
-  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path, suffix));
-  HP_RETURN_IF_ERROR(WriteHdf5Model(path + suffix, blobs));
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
+  HP_RETURN_IF_ERROR(WriteHdf5Model(file->temporary(), blobs));
   HP_RETURN_IF_ERROR(file->Sync());
   HP_RETURN_IF_ERROR(file->Commit());
   return SyncFolderOf(path);
@@ -285,12 +284,13 @@ Status WriteAsHdf5(const std::string& path, const caffe::NetParameter& net, cons
 }  // namespace
 
 Status WriteCaffeModel(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs) {
-  if (IsHdf5Path(path)) return WriteAsHdf5(path, net, blobs);
-  HP_ASSIGN_OR_RETURN(const auto file, SummedFile::Create(path));
+  const std::string target = ThroughLinks(path);
+  if (IsHdf5Path(path)) return WriteAsHdf5(target, net, blobs);
+  HP_ASSIGN_OR_RETURN(const auto file, SummedFile::Create(target));
   HP_RETURN_IF_ERROR(WriteModelTo(net, blobs, file.get()));
   HP_RETURN_IF_ERROR(file->Sync());
   HP_RETURN_IF_ERROR(file->Commit());
-  return SyncFolderOf(path);
+  return SyncFolderOf(target);
 }
 
 }  // namespace hp

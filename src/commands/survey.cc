@@ -46,10 +46,7 @@ StatusOr<std::vector<Rank>> OwnHosts(const RoutingTable& table, const std::strin
 Status WriteHosts(const HostsConfig& hosts, const std::string& path) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(hosts, &text);
-  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
-  HP_RETURN_IF_ERROR(file->Write(kHeader + text));
-  HP_RETURN_IF_ERROR(file->Sync());
-  return file->Commit();
+  return WriteWholeFile(path, kHeader + text);
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ class RunFolderTest(cluster.JobTest):
         os.makedirs(self.path("run/net.prototxt"))
         self.write("run/record.txt", "")
         self.expect_exit(self.start(self.run_flag, name="conv0"), 2,
-                         r"--run_folder: \S*run/net.prototxt: cannot rename .*: Is a directory; expected a folder that this "
+                         r"--run_folder: \S*run/net.prototxt: cannot open: Is a directory; expected a folder that this "
                          "user can make and write on this host")
 
 

@@ -83,6 +83,14 @@ TEST_F(PendingFileTest, ALinkStaysOne) {
   ASSERT_TRUE(WriteWholeFile(link, "new").ok());
   EXPECT_TRUE(fs::is_symlink(link));
   EXPECT_EQ(Read(), "new");
+  // Whoever knows whose file it is may want the name itself.
+  {
+    const auto file = PendingFile::Create(link);
+    ASSERT_TRUE((*file)->Sync().ok());
+    ASSERT_TRUE((*file)->Commit().ok());
+  }
+  EXPECT_TRUE(!fs::is_symlink(link) && fs::is_empty(link));
+  EXPECT_EQ(Read(), "new");
 }
 
 TEST_F(PendingFileTest, LeavesNothingWithoutCommit) {

@@ -115,6 +115,14 @@ TEST_F(Hdf5FileTest, IsWrittenWhereTheNameSaysSo) {
                 ": layer \"/fc\": in an HDF5 file a name is a path of up to 64 parts, and this is none; "
                 "expected another name, or a .caffemodel");
   EXPECT_TRUE(ReadHdf5Model(path).ok()) << "as it was";
+  const std::string link = folder_ + "/link.caffemodel.h5";
+  std::filesystem::create_symlink(path, link);
+  net.mutable_layer(0)->set_name("fc");
+  const std::vector<float> others = {3, 4};
+  ASSERT_TRUE(WriteCaffeModel(link, net, {{{"fc", 0}, {{2}, others.data()}}}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(ReadHdf5Model(path)->blobs.at({"fc", 0}).data, others);
+  std::filesystem::remove(link);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no temporary file is left";
 }
 
