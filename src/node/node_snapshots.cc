@@ -85,6 +85,11 @@ Status Node::ClaimSnapshots(SnapshotWriter::Options* options) {
   }
   if (writes && claimed.status().code() == StatusCode::kFailedPrecondition) return claimed.status();
   LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
+  options->claim = [prefix = options->prefix, run = files_.run,
+                    restarted = options_.run_name.restarted]() -> StatusOr<std::shared_ptr<const Incarnation>> {
+    HP_ASSIGN_OR_RETURN(auto later, Incarnation::Claim(prefix, run, restarted, std::chrono::milliseconds(0)));
+    return std::shared_ptr<const Incarnation>(std::move(later));
+  };
   return OkStatus();
 }
 

@@ -36,7 +36,7 @@ Status AddParams(const GatheredModel& model, std::vector<Buffer>* room, Snapshot
 
 }  // namespace
 
-SnapshotWriter::SnapshotWriter(Options options) : options_(std::move(options)) {
+SnapshotWriter::SnapshotWriter(Options options) : options_(std::move(options)), incarnation_(options_.incarnation) {
   thread_ = Thread("snapshot", [this] { Run(); });
 }
 
@@ -115,7 +115,6 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   contents.manifest = options_.manifest;
   contents.before_step = options_.before_step;
   contents.most_message_bytes = options_.most_message_bytes;
-  contents.incarnation = options_.incarnation.get();
   if (model.loss_scaling) *contents.manifest.mutable_loss_scaling() = *model.loss_scaling;
   if (options_.add_orders) options_.add_orders(model.iteration(), &contents.manifest);
   std::vector<Buffer> room;
@@ -126,7 +125,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   const std::string end = SnapshotEnding(ParameterBytes(model.params()), options_.most_message_bytes);
   LOG(INFO) << ModelLine(SnapshotModelPath(options_.prefix, model.iteration()) + end);
   for (;;) {
-    const Status status = OrOutOfMemory("writing a snapshot", [&] { return TryOnce(contents); });
+    const Status status = OrOutOfMemory("writing a snapshot", [&] { return TryOnce(&contents); });
     if (status.ok()) {
       LOG(INFO) << StateLine(SnapshotStatePath(options_.prefix, model.iteration()) + end);
       if (options_.keep > 0) {
@@ -134,7 +133,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
       }
     }
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
-    if (status.code() == StatusCode::kInternal) {  // of the copy: no other attempt changes that
+    if (status.code() == StatusCode::kInternal) {  // of the copy or the claim: no other attempt changes that
       LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
       return status;
     }
@@ -147,11 +146,24 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   }
 }
 
-Status SnapshotWriter::TryOnce(const SnapshotContents& contents) {
-  HP_ASSIGN_OR_RETURN(const auto pending, PrepareSnapshot(contents));
-  if (contents.iteration > 0 && !WaitForVerdict(contents.iteration - 1)) return Cancelled("no verdict");
-  if (options_.copied) HP_RETURN_IF_ERROR(WaitForCopy(contents.iteration));
+Status SnapshotWriter::TryOnce(SnapshotContents* contents) {
+  HP_RETURN_IF_ERROR(Claim());
+  contents->incarnation = incarnation_.get();
+  HP_ASSIGN_OR_RETURN(const auto pending, PrepareSnapshot(*contents));
+  if (contents->iteration > 0 && !WaitForVerdict(contents->iteration - 1)) return Cancelled("no verdict");
+  if (options_.copied) HP_RETURN_IF_ERROR(WaitForCopy(contents->iteration));
   return pending->Commit();
+}
+
+Status SnapshotWriter::Claim() {
+  if (incarnation_ || !options_.claim) return OkStatus();
+  StatusOr<std::shared_ptr<const Incarnation>> claimed = options_.claim();
+  if (claimed.ok()) {
+    incarnation_ = *std::move(claimed);
+    return OkStatus();
+  }
+  const Status& status = claimed.status();
+  return status.code() == StatusCode::kFailedPrecondition ? InternalError("%s", status.message().c_str()) : status;
 }
 
 void SnapshotWriter::OnCopied(int64_t iteration, const Status& status) {

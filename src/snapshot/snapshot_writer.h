@@ -39,8 +39,11 @@ class SnapshotWriter {
     bool copied = false;
     /// The folder is that of the first node, which writes there: every snapshot counts as written.
     bool in_first_folder = false;
-    /// This start of the job; null: no other start can write these files.
+    /// This start of the job; null without `claim`: no other start can write these files.
     std::shared_ptr<const Incarnation> incarnation;
+    /// Tried ahead of each snapshot until it gives the incarnation that was not to be had at the start: nothing is
+    /// written without. Snapshot thread; may be null.
+    std::function<StatusOr<std::shared_ptr<const Incarnation>>()> claim;
     /// A later start of the job writes them now, and this one must end. Snapshot thread, under no lock; may be null
     /// without an incarnation.
     std::function<void(const Status&)> on_superseded;
@@ -82,7 +85,9 @@ class SnapshotWriter {
  private:
   void Run();
   Status WriteFiles(const GatheredModel& model) HP_EXCLUDES(mutex_);
-  Status TryOnce(const SnapshotContents& contents) HP_EXCLUDES(mutex_);
+  Status TryOnce(SnapshotContents* contents) HP_EXCLUDES(mutex_);
+  /// @return kInternal: another run has these files.
+  Status Claim();
   /// @return false: Stop was called first.
   bool WaitForVerdict(int64_t clock) HP_EXCLUDES(mutex_);
   /// @return kInternal: the copy was given up; kCancelled: Stop was called first.
@@ -91,6 +96,7 @@ class SnapshotWriter {
   bool WaitToTryAgain() HP_EXCLUDES(mutex_);
 
   const Options options_;
+  std::shared_ptr<const Incarnation> incarnation_;  // snapshot thread
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<const GatheredModel> to_write_ HP_GUARDED_BY(mutex_);

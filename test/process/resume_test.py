@@ -77,6 +77,13 @@ class ResumeTest(cluster.JobTest):
         self.make_job(iterations=20)  # writes no snapshot
         third = self.start("--all", table="second.prototxt")
         self.expect_exit(third, 0, "snapshots cannot be written: another live run")
+        self.make_job(iterations=1000000)
+        fourth = self.start("--all", table="second.prototxt")
+        self.await_text(fourth, "Iteration 1")
+        fourth.send(signal.SIGHUP)
+        self.await_text(fourth, "is given up, training continues: .*another live run")
+        fourth.send(signal.SIGTERM)
+        self.expect_exit(fourth, 1, "the last snapshot was not written: .*another live run")
         first.send(signal.SIGTERM)
         self.expect_exit(first, 5, "Optimization stopped early")
         self.make_job(snapshot=10, iterations=20)
