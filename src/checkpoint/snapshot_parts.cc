@@ -10,6 +10,7 @@
 #include "checkpoint/snapshot_folder.h"
 #include "checkpoint/snapshot_steps.h"
 
+#include "glog/logging.h"
 #include "google/protobuf/text_format.h"
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,6 +78,10 @@ Status CheckSizes(const SnapshotManifest& manifest, const std::string& manifest_
   return OkStatus();
 }
 
+void WarnOf(const Status& status, const std::string& manifest) {
+  if (!status.ok()) LOG(WARNING) << manifest << ": the snapshot is complete, but " << status;
+}
+
 }  // namespace
 
 std::string SnapshotPartPath(const std::string& prefix, int64_t iteration, int64_t start, int owner) {
@@ -104,11 +109,13 @@ Status CommitParts(const SnapshotContents& contents) {
   }
   HP_RETURN_IF_ERROR(steps.Step("sync the folder of", path, [&] { return SyncFolderOf(path); }));
   HP_RETURN_IF_ERROR(steps.Replace("rename", path, [&] { return file->Commit(); }));
-  HP_RETURN_IF_ERROR(steps.Step("sync the folder of", path, [&] { return SyncFolderOf(path); }));
+  // It is complete now, whatever follows: whoever hears of an error removes the parts.
+  WarnOf(steps.Step("sync the folder of", path, [&] { return SyncFolderOf(path); }), path);
   if (!older.ok()) return OkStatus();
   std::set<std::string> named;
   for (const SnapshotPart& part : manifest.part()) named.insert(part.file().name());
-  return RemoveParts(*older, path, named);
+  WarnOf(RemoveParts(*older, path, named), path);
+  return OkStatus();
 }
 
 Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net, const BlobUsers& users,

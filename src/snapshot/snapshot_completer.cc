@@ -146,13 +146,14 @@ void SnapshotCompleter::Run() {
     const auto& [iteration, pending] = *ready;
     const Status status =
         OrOutOfMemory("completing a snapshot", [&, i = iteration, &p = pending] { return Complete(i, p); });
-    if (!status.ok()) GiveUp(iteration, status);
+    if (!status.ok()) {
+      GiveUp(iteration, status);
+      continue;
+    }
     std::set<int64_t> earlier;
-    if (status.ok() && !std::exchange(looked_, true)) earlier = FindUnmerged();
+    if (!std::exchange(looked_, true)) earlier = FindUnmerged();
     MutexLock lock(&mutex_);
     last_ = status;
-    begun_ -= status.ok() ? 0 : 1;
-    if (!status.ok()) continue;
     earlier.insert(iteration);
     earlier.merge(std::exchange(failed_, {}));  // perhaps the disk is better now
     unmerged_.merge(earlier);
@@ -198,6 +199,11 @@ void SnapshotCompleter::GiveUp(int64_t iteration, const Status& status) {
   for (const Rank owner : owners_) {
     const std::string path = SnapshotPartPath(files_.prefix, iteration, files_.incarnation->number(), owner);
     if (unlink(path.c_str()) != 0 && errno != ENOENT) PLOG(WARNING) << "cannot remove " << path;
+  }
+  {
+    MutexLock lock(&mutex_);
+    last_ = status;
+    --begun_;  // ahead of on_room_, which looks
   }
   if (status.code() == StatusCode::kFailedPrecondition) return files_.on_superseded(status);
   LOG(WARNING) << "snapshot of iteration " << iteration << " is given up, training continues: " << status;
