@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 
 std::string AbsolutePath(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
 
-/// Makes a path of the net absolute, and remembers it.
+/// Makes a path of the net absolute, and remembers it: without a slash behind it, so that others may follow its name.
 void TakePath(std::string* path, std::vector<std::string>* all) {
   if (path->empty()) return;
   *path = AbsolutePath(*path);
+  if (path->size() > 1 && path->back() == '/') path->pop_back();
   if (std::find(all->begin(), all->end(), *path) == all->end()) all->push_back(*path);
 }
 

@@ -2,10 +2,13 @@
 
 #include "base/format.h"
 #include "base/host.h"
+#include "base/thread.h"
 
 #include "glog/logging.h"
 #include <signal.h>
 
+#include <atomic>
+#include <filesystem>
 #include <utility>
 
 namespace hp {
@@ -17,6 +20,7 @@ constexpr int kSilentTicks = 21;  // 10 s and more: its agent has ended its proc
 constexpr int kSilentStartTicks = 600;
 constexpr int kTicksToTell = 30;  // 15 s
 constexpr size_t kMostWaitingOfFiles = 4 << 20;
+constexpr uintmax_t kQuicklySummed = 64 << 20;  // bytes
 
 std::string MovedPath(const std::string& path, const std::string& from, const std::string& to) {
   return path.starts_with(from) ? to + path.substr(from.size()) : path;
@@ -265,13 +269,46 @@ StatusOr<std::vector<int>> AgentSet::TakePorts(const std::string& name, int coun
   return InternalError("host %s: %zu ports instead of %d", name.c_str(), host->ports.size(), count);
 }
 
+// Sums of a large database take longer than agents wait for a beat: then another thread makes them.
+StatusOr<std::vector<FilePut>> AgentSet::Describe(const std::vector<std::string>& paths) {
+  std::vector<FilePut> puts;
+  const auto describe = [&]() -> Status {
+    for (const std::string& path : paths) {
+      HP_ASSIGN_OR_RETURN(FilePut put, DescribeFile(path));
+      puts.push_back(std::move(put));
+    }
+    return OkStatus();
+  };
+  uintmax_t bytes = 0;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const uintmax_t size = std::filesystem::file_size(path, error);
+    if (!error) bytes += size;
+  }
+  if (bytes < kQuicklySummed) {
+    HP_RETURN_IF_ERROR(describe());
+    return puts;
+  }
+  Status status;
+  std::atomic<bool> done = false;
+  Thread thread("sums", [&] {
+    status = describe();
+    done = true;
+  });
+  const Status waited = Await([&] { return done.load(); }, true);
+  thread.Join();
+  HP_RETURN_IF_ERROR(waited);
+  HP_RETURN_IF_ERROR(status);
+  return puts;
+}
+
 Status AgentSet::PutFiles(const std::vector<std::string>& hosts, const std::vector<std::string>& paths,
                           const std::string& from, const std::string& to) {
+  HP_ASSIGN_OR_RETURN(std::vector<FilePut> puts, Describe(paths));
   std::deque<Pending> files;
-  for (const std::string& path : paths) {
-    HP_ASSIGN_OR_RETURN(FilePut put, DescribeFile(path));
-    put.set_path(MovedPath(path, from, to));
-    files.push_back({path, std::move(put)});
+  for (size_t i = 0; i < paths.size(); ++i) {
+    puts[i].set_path(MovedPath(paths[i], from, to));
+    files.push_back({paths[i], std::move(puts[i])});
   }
   for (const std::string& name : hosts) {
     Find(name)->files = files;

@@ -93,6 +93,8 @@ class AgentSet {
   int64_t sent_files() const { return sent_files_; }  ///< that were not there
 
  private:
+  /// What PutFiles says of each file. @return kNotFound, kInvalidArgument: one can't be read; else as PutFiles.
+  StatusOr<std::vector<FilePut>> Describe(const std::vector<std::string>& paths);
   struct Pending {
     std::string from;
     FilePut put;

@@ -123,7 +123,7 @@ void HostLink::OnBytes(std::string_view bytes) {
     greeted_ = true;
     callbacks_.on_message(message);
   });
-  if (!broken_.ok()) kill(pid_, SIGKILL);
+  if (!broken_.ok() && exit_ < 0) kill(pid_, SIGKILL);
 }
 
 void HostLink::OnFirstLine() {

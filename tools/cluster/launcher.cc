@@ -19,7 +19,6 @@ constexpr int kGraceTicks = 5 * kTicksPerSecond;
 // A stop takes as long as a snapshot, and --stop_within_s of hpnode bounds it.
 constexpr int kStopGraceTicks = 60 * kTicksPerSecond;
 constexpr int kFirstSignalExit = 128;
-constexpr size_t kMostSnapshots = 8;
 
 /// What a node's exit status says, in the words of Status.
 StatusCode CodeOfExit(int exit) {
@@ -115,10 +114,7 @@ void Launcher::OnOutput(int id, const std::string& line) {
   const auto node = node_of_id_.find(id);
   if (node == node_of_id_.end()) return;
   output_.Add(node->second, line);
-  if (std::optional<std::string> manifest = ManifestOfLine(line)) {
-    snapshots_.push_back(*std::move(manifest));
-    if (snapshots_.size() > kMostSnapshots) snapshots_.pop_front();
-  }
+  if (std::optional<std::string> manifest = ManifestOfLine(line)) snapshots_.push_back(*std::move(manifest));
 }
 
 void Launcher::OnExit(int id, const ProcessExit& exit) {

@@ -8,7 +8,6 @@
 #include "run_folder/run_files.h"
 #include "run_folder/run_folder.h"
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -106,8 +105,8 @@ class Launcher {
   std::map<int, int> node_of_id_;
   std::map<std::string, int> failures_of_host_;
   bool started_ = false, stop_asked_ = false;
-  /// Manifests of the latest snapshots that nodes began. One that exists completes its snapshot.
-  std::deque<std::string> snapshots_;
+  /// Manifests of the snapshots that nodes began, in their order. One that exists completes its snapshot.
+  std::vector<std::string> snapshots_;
   int incarnation_ = 0;
   int ticks_since_failure_ = 0;
   int first_failed_ = -1;  // node

@@ -57,9 +57,9 @@ void Launcher::ReplaceHost(const std::string& host) {
 // snapshot_prefix may have those of an earlier training too, which a job that began anew does not go on from.
 Status Launcher::ChooseResumed() {
   bool there = false;
-  for (const std::string& manifest : snapshots_) {
+  for (auto manifest = snapshots_.rbegin(); manifest != snapshots_.rend() && !there; ++manifest) {
     for (auto host = hosts_.begin(); host != hosts_.end() && !there; ++host) {
-      HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, manifest));
+      HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, *manifest));
     }
   }
   options_.resume = there ? kFromLatest : first_resume_;
