@@ -1,5 +1,7 @@
 #include "base/input_file.h"
 
+#include "base/format.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,13 +20,20 @@ const char* KindOf(mode_t mode) {
   return S_ISSOCK(mode) ? "socket" : "device";
 }
 
+/// An error that says nothing of the file, but of this process or its host at this moment, is not the file's.
+Status FaultOf(int error, const std::string& path, const char* what) {
+  const bool is_file = error != EMFILE && error != ENFILE && error != ENOMEM && error != ESTALE;
+  return Status(is_file ? StatusCode::kInvalidArgument : StatusCode::kResourceExhausted,
+                Format("%s: cannot be %s: %s", path.c_str(), what, std::strerror(error)));
+}
+
 }  // namespace
 
 StatusOr<int> OpenInputFile(const std::string& path) {
   // O_NONBLOCK: a pipe that nobody writes to opens at once; reads of regular files do not change by it.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) return NotFound("%s: no such file", path.c_str());
-  if (fd < 0) return InvalidArgument("%s: cannot be opened: %s", path.c_str(), std::strerror(errno));
+  if (fd < 0) return FaultOf(errno, path, "opened");
   struct stat info = {};
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
   close(fd);
@@ -44,8 +53,7 @@ StatusOr<std::string> ReadInputFile(const std::string& path) {
     const ssize_t more = read(fd, bytes.data() + before, kPieceBytes);
     bytes.resize(before + (more > 0 ? static_cast<size_t>(more) : 0));
     if (more == 0) return bytes;
-    if (more < 0 && errno != EINTR)
-      return InvalidArgument("%s: cannot be read: %s", path.c_str(), std::strerror(errno));
+    if (more < 0 && errno != EINTR) return FaultOf(errno, path, "read");
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,18 @@ TEST_F(InputFileTest, WhatCannotBeOpened) {
   EXPECT_EQ(OpenInputFile(absent).status().message(), absent + ": no such file");
   EXPECT_EQ(OpenInputFile(below).status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(OpenInputFile(below).status().message(), StartsWith(below + ": cannot be opened: "));
+}
+
+/// No record may be skipped for it.
+TEST_F(InputFileTest, WhatTheFileIsNotToBlameFor) {
+  const std::string path = Write("file", "");
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status status = OpenInputFile(path).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
 }
 
 }  // namespace
