@@ -137,7 +137,9 @@ void Compute::CollectStatistics(const Task& task) {
     last_segment[output.stage] = std::max(last_segment[output.stage], output.segment);
     const bool there = output.segment <= task.segment;
     values[output.stage].push_back(there ? Statistic(task, net, static_cast<int>(i)) : 0);
-    const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values[output.stage].back());
+    // Of what is only printed it is the reader's business.
+    const bool counts = output.segment == task.segment && task.id.train() && output.loss_weight != 0;
+    const bool bad = counts && !std::isfinite(values[output.stage].back());
     if (!bad || !losses_[task.clock].finite()) continue;
     losses_[task.clock].set_finite(false);
     losses_[task.clock].set_layer(output.layer);

@@ -228,5 +228,19 @@ TEST_F(ContractTest, AGradientThatIsNotFiniteEndsTheJobAtOnce) {
   }
 }
 
+/// As Caffe: it is printed, and training goes on.
+TEST_F(ContractTest, AValueThatHasNoPartInTheLossMayBeNaN) {
+  const std::string net =
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'data' top: 'ip1' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'log' type: 'Log' bottom: 'ip1' top: 'log' propagate_down: false }\n"
+      "layer { name: 'mean' type: 'Reduction' bottom: 'log' top: 'mean' reduction_param { operation: MEAN } }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip1' bottom: 'label' top: 'loss' }\n";
+  LogLines lines(google::GLOG_INFO);
+  const ClusterResult result = TrainCluster(Table(2, {}, 2, 0, false), SolverOf(net, "", 0.02, 0, 30));
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_THAT(lines.With("mean = "), Contains(HasSubstr("nan")));
+}
+
 }  // namespace
 }  // namespace hp::test
