@@ -61,6 +61,8 @@ Status ReadMatrix(const std::string& layer, caffe::InfogainLossParameter* param)
       return InvalidArgument("%s has a matrix as well; expected one of them", where.c_str());
     }
     const StatusOr<std::string> bytes = ReadInputFile(param->source());
+    // No phase that runs may have the layer; else CheckInfogainLoss says so.
+    if (bytes.status().code() == StatusCode::kNotFound) return OkStatus();
     if (!bytes.ok()) return bytes.status().Prepend(where);
     if (!ParseMessage(*bytes, param->mutable_matrix())) {
       return InvalidArgument("%s is truncated or not a binary BlobProto", where.c_str());

@@ -44,6 +44,12 @@ Status CheckForeignFields(const LayerType& type, const caffe::LayerParameter& pa
   return LayerError(param, "%s does not belong to a layer of type %s", foreign, type.name);
 }
 
+/// Whether a layer's parameters say `bias_term: false`, or do not say true where that is the default.
+bool HasNoBias(const google::protobuf::Message& typed) {
+  const auto* const term = typed.GetDescriptor()->FindFieldByName("bias_term");
+  return term != nullptr && !typed.GetReflection()->GetBool(typed, term);
+}
+
 /// Fillers of the layer's own typed parameters (convolution_param { weight_filler }): what is wrong without any shape.
 Status CheckFillers(const LayerType& type, const caffe::LayerParameter& param) {
   std::vector<const google::protobuf::FieldDescriptor*> fields, inner;
@@ -56,6 +62,7 @@ Status CheckFillers(const LayerType& type, const caffe::LayerParameter& param) {
     typed.GetReflection()->ListFields(typed, &inner);
     for (const auto* part : inner) {
       if (part->message_type() != caffe::FillerParameter::descriptor() || part->is_repeated()) continue;
+      if (part->name() == "bias_filler" && HasNoBias(typed)) continue;
       const google::protobuf::Message& filler = typed.GetReflection()->GetMessage(typed, part);
       HP_RETURN_IF_ERROR(CheckFillerFields(
           static_cast<const caffe::FillerParameter&>(filler),

@@ -81,6 +81,9 @@ Status CheckInfogainLoss(const caffe::LayerParameter& param) {
   if (param.loss_param().has_normalize()) {
     return LayerError(param, "loss_param { normalize } is not read by InfogainLoss; expected normalization");
   }
+  if (const std::string& source = param.infogain_loss_param().source(); !source.empty()) {
+    return LayerError(param, "infogain_loss_param { source: \"%s\" }: no such file", source.c_str());
+  }
   if (InfogainMatrix(param).empty()) {
     return LayerError(param,
                       "infogain_loss_param has no source; expected the file of a matrix with a row for each label, a "

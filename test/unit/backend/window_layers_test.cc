@@ -91,7 +91,8 @@ TEST(ConvolutionLayer, Params) {
   EXPECT_EQ(params[1].lr_mult, 4);
   EXPECT_EQ(params[1].decay_mult, 0);
   EXPECT_EQ(params[1].filler, nullptr);
-  const LayerUnderTest unbiased(Convolution("num_output: 8 kernel_size: 1 bias_term: false"));
+  const LayerUnderTest unbiased(
+      Convolution("num_output: 8 kernel_size: 1 bias_term: false bias_filler { type: \"of nobody\" }"));
   EXPECT_EQ(unbiased->Params({{1, 6, 9, 9}}).size(), 1u);
 }
 
