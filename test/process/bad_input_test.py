@@ -99,7 +99,7 @@ class FilesTest(cluster.JobTest):
         self.write("gains", "no matrix")
         self.refused(place + " is truncated or not a binary BlobProto")
         os.remove(gains)
-        self.refused(place + ": %s: no such file" % gains)
+        self.refused(place + ": no such file")
         with open(gains, "wb") as out:  # data, packed: 2 x 2 numbers
             out.write(struct.pack("<BB4f", 5 << 3 | 2, 16, 1, 0, 0, 1))
         self.refused(r'net\.prototxt:18: layer "loss": its matrix has 4 numbers; expected 4 x 4, for the classes of bottom 0')
