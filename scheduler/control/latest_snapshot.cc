@@ -1,6 +1,7 @@
 #include "scheduler/control/latest_snapshot.h"
 
 #include "base/cores.h"
+#include "proto/run_mark.h"
 
 #include <algorithm>
 #include <tuple>
@@ -16,15 +17,15 @@ auto AgeKey(const ResumeLatest& known) {
   return std::tuple(manifest.run().began_us(), manifest.iteration(), known.snapshot_hash());
 }
 
-/// The id of the run that began last.
-uint64_t NewestRun(const std::map<Rank, ResumeLatest>& known) {
+/// The run that began last.
+RunMark NewestRun(const std::map<Rank, ResumeLatest>& known) {
   RunMark newest;
   for (const auto& [rank, knows] : known) {
     for (const RunMark& run : {knows.started_run(), knows.snapshot().run()}) {
       if (RunKey(run) > RunKey(newest)) newest = run;
     }
   }
-  return newest.id();
+  return newest;
 }
 
 }  // namespace
@@ -32,14 +33,16 @@ uint64_t NewestRun(const std::map<Rank, ResumeLatest>& known) {
 bool LatestSnapshot::Has(Rank rank) const { return std::find(holders.begin(), holders.end(), rank) != holders.end(); }
 
 std::optional<LatestSnapshot> ChooseLatest(const std::map<Rank, ResumeLatest>& known) {
-  const uint64_t run = NewestRun(known);
+  const RunMark run = NewestRun(known);
   const ResumeLatest* newest = nullptr;
   for (const auto& [rank, knows] : known) {
-    if (!knows.has_snapshot() || knows.snapshot().run().id() != run) continue;
+    if (!knows.has_snapshot() || knows.snapshot().run().id() != run.id() || IsAbandoned(knows.snapshot(), run)) {
+      continue;
+    }
     if (newest == nullptr || AgeKey(*newest) < AgeKey(knows)) newest = &knows;
   }
   if (newest == nullptr) return std::nullopt;
-  LatestSnapshot latest{newest->snapshot(), newest->snapshot_hash(), {}};
+  LatestSnapshot latest{newest->snapshot(), run, newest->snapshot_hash(), {}};
   for (const auto& [rank, knows] : known) {
     if (knows.has_snapshot() && knows.snapshot_hash() == latest.hash) latest.holders.push_back(rank);
   }
@@ -48,6 +51,8 @@ std::optional<LatestSnapshot> ChooseLatest(const std::map<Rank, ResumeLatest>& k
 
 Status CheckResumeLatest(const ResumeLatest& known) {
   if (known.started_run().began_us() < 0) return InvalidArgument("a run that began before 1970");
+  if (known.started_run().resumed_from() < 0)
+    return InvalidArgument("a run that was resumed from an iteration below 0");
   if (!known.has_snapshot()) return OkStatus();
   const SnapshotManifest& manifest = known.snapshot();
   if (manifest.iteration() < 0 || manifest.iteration() > INT32_MAX) {

@@ -13,6 +13,7 @@ namespace hp {
 /// The snapshot that a job goes on from, and who has it.
 struct LatestSnapshot {
   SnapshotManifest manifest;  ///< without names of nodes and files
+  RunMark run;                ///< the job's, which may have begun anew since
   uint64_t hash = 0;          ///< ResumeLatest::snapshot_hash
   std::vector<Rank> holders;  ///< in their order; at least one
 
@@ -22,7 +23,8 @@ struct LatestSnapshot {
 };
 
 /// Chooses the newest snapshot of the newest run. A run counts as soon as it was started: where the latest start of the
-/// job wrote no snapshot, those of an earlier training are not its own, and there is none.
+/// job wrote no snapshot, those of an earlier training are not its own, and there is none; and where it went back to a
+/// snapshot, those behind that are none of its own either (IsAbandoned).
 /// @param known by rank, as the hellos say; each has passed CheckResumeLatest.
 /// @return the same for the same hellos; nothing: no node has a snapshot of that run.
 std::optional<LatestSnapshot> ChooseLatest(const std::map<Rank, ResumeLatest>& known);

@@ -112,9 +112,10 @@ Found LookAround(const std::string& prefix) {
 // The second line is for ParseRun.
 std::string DescribeStart(const RunMark& run) {
   std::random_device random;
-  return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld\n", HostName().c_str(),
+  return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld", HostName().c_str(),
                 static_cast<int>(getpid()), static_cast<long long>(std::time(nullptr)), random(), random(),
                 static_cast<unsigned long long>(run.id()), static_cast<long long>(run.began_us())) +
+         (run.has_resumed_from() ? Format(" from %lld", static_cast<long long>(run.resumed_from())) : "") + "\n" +
          (run.has_name() ? kName + Printable(run.name(), kMostName) + "\n" : "");
 }
 
@@ -133,11 +134,13 @@ std::optional<RunMark> ParseRun(const std::string& content) {
   long long began_us = 0;
   const size_t line = content.find('\n');
   if (line == std::string::npos) return std::nullopt;
-  if (std::sscanf(content.c_str() + line, "\nrun %16llx began %lld", &id, &began_us) != 2 || id == 0)
-    return std::nullopt;
+  long long from = 0;
+  const int read = std::sscanf(content.c_str() + line, "\nrun %16llx began %lld from %lld", &id, &began_us, &from);
+  if (read < 2 || id == 0) return std::nullopt;
   RunMark run;
   run.set_id(id);
   run.set_began_us(began_us);
+  if (read > 2) run.set_resumed_from(from);
   const size_t behind = content.find('\n', line + 1);
   if (content.compare(behind + 1, sizeof(kName) - 1, kName) == 0) {
     const size_t begin = behind + sizeof(kName);

@@ -7,6 +7,7 @@
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/summed_file.h"
+#include "proto/run_mark.h"
 
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
@@ -124,10 +125,15 @@ Status CheckComplete(const FoundSnapshot& snapshot) {
   return OkStatus();
 }
 
-std::optional<FoundSnapshot> FindNewestComplete(const std::string& prefix, uint64_t net_hash) {
+std::optional<FoundSnapshot> FindNewestComplete(const std::string& prefix, uint64_t net_hash, const RunMark& run) {
   for (FoundSnapshot& snapshot : FindSnapshots(prefix)) {
     if (snapshot.manifest.net_hash() != net_hash) {
       LOG(INFO) << "the snapshot " << snapshot.state_path << " is passed over: it belongs to another net";
+      continue;
+    }
+    if (IsAbandoned(snapshot.manifest, run)) {
+      LOG(INFO) << "the snapshot " << snapshot.state_path << " is passed over: the run went back to iteration "
+                << run.resumed_from();
       continue;
     }
     const Status complete = CheckComplete(snapshot);

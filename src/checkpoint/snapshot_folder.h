@@ -40,9 +40,9 @@ std::vector<FoundSnapshot> FindSnapshots(const std::string& prefix);
 Status CheckComplete(const FoundSnapshot& snapshot);
 
 /// The newest complete snapshot of a net. One that is newer and not complete is passed over with a warning that names
-/// it, one of another net with a line that does. Reads the files that it checks whole.
-/// @param net_hash NetHash. @return nothing: there is none.
-std::optional<FoundSnapshot> FindNewestComplete(const std::string& prefix, uint64_t net_hash);
+/// it, one of another net or of a way that `run` has left with a line that does. Reads the files that it checks whole.
+/// @param net_hash NetHash. @param run of the latest start. @return nothing: there is none.
+std::optional<FoundSnapshot> FindNewestComplete(const std::string& prefix, uint64_t net_hash, const RunMark& run = {});
 
 /// Removes snapshots of a run, all but the `keep` newest and those in use. Manifests go first, so that whatever remains
 /// after a crash is refused as incomplete. Of other runs, and of files without a manifest, nothing is touched. Stops

@@ -226,7 +226,7 @@ void FindLatest(JobFiles* files) {
   const std::string prefix = files->solver.snapshot_prefix();
   ResumeLatest& known = files->resume_latest.emplace();
   if (const auto run = RunOfLatestStart(prefix)) *known.mutable_started_run() = *run;
-  files->found = FindNewestComplete(prefix, NetHash(*files->net));
+  files->found = FindNewestComplete(prefix, NetHash(*files->net), known.started_run());
   if (!files->found) return;
   known.set_snapshot_hash(HashMessage(files->found->manifest));
   SnapshotManifest& manifest = *known.mutable_snapshot();
@@ -276,6 +276,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest
                          ? MakeLossScaler(table, nullptr, &files)
                          : LoadSnapshot(table, resume, nullptr, node.rank, &files));
+  if (files.snapshot) files.run.set_resumed_from(files.start_clock);
   if (node.rank == 0 && files.snapshot) {
     WarnOfOtherNet(files);
     WarnOfOtherSteps(files);
@@ -307,7 +308,7 @@ Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, 
     HP_RETURN_IF_ERROR(CheckStart(*this));
     HP_RETURN_IF_ERROR(TakeManifest(table, latest.manifest, rank, this));
   }
-  run = latest.manifest.run();
+  run = latest.run;
   return OkStatus();
 }
 

@@ -131,6 +131,22 @@ class LatestTest(SnapshotsTest):
                         r"the snapshot \S*out_iter_30\.solverstate is passed over: .*checksum")
         self.check_equal(whole)
 
+    def test_a_run_that_went_back_stays_there(self):
+        """It is resumed from a snapshot that its user names, and killed before it has written one."""
+        names = self.make_table(conv=1, fc=1)
+        whole = self.run_uninterrupted(names)
+        self.kill_after(names, 40)
+        self.keep_only(10, 20, 30, 40)
+        self.make_job(iterations=1000000, snapshot=1000000, test=True)
+        nodes = self.start_all(names, "--resume=" + self.path("out_iter_10.solverstate"))
+        self.await_training(nodes.values())
+        for node in nodes.values():
+            node.send(signal.SIGKILL)
+            node.wait()
+        self.expect_all(self.resume(names).values(), 0, r"resuming at iteration 10 from", "Optimization Done",
+                        r"out_iter_40\.solverstate is passed over: the run went back to iteration 10")
+        self.check_equal(whole)
+
     def test_one_node_has_it_and_gives_the_others_their_parts(self):
         for servers in (0, 1):
             first, others = self.own_folders(servers=servers)

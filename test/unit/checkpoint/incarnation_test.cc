@@ -116,6 +116,7 @@ TEST_F(IncarnationTest, RunsAreToldApartByTheirNames) {
   auto first = Incarnation::Claim(prefix_, job11, false, 0ms);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(RunOfLatestStart(prefix_)->name(), "Slurm job 11");
+  EXPECT_FALSE(RunOfLatestStart(prefix_)->has_resumed_from());
   EXPECT_THAT(Incarnation::Claim(prefix_, job12, false, 0ms).status().message(),
               HasSubstr("(start 1, Slurm job 11, host "))
       << "though it goes on from its snapshot";
@@ -131,6 +132,16 @@ TEST_F(IncarnationTest, RunsAreToldApartByTheirNames) {
   first->reset();
   EXPECT_TRUE(CheckGoesOn(prefix_, job12, false).ok());
   EXPECT_THAT(CheckGoesOn(prefix_, job12, true).message(), HasSubstr("which began later"));
+}
+
+TEST_F(IncarnationTest, AStartThatWentBackSaysWhereTo) {
+  RunMark run = MarkOf(1);
+  run.set_began_us(2000);
+  run.set_resumed_from(0);
+  run.set_name("Slurm job 11");
+  const auto start = Incarnation::Claim(prefix_, run, false, 0ms);
+  ASSERT_TRUE(start.ok()) << start.status();
+  EXPECT_EQ(RunOfLatestStart(prefix_)->ShortDebugString(), run.ShortDebugString());
 }
 
 TEST_F(IncarnationTest, OfManyRunsAtOnceOneHasThePrefix) {

@@ -86,6 +86,16 @@ TEST_F(SnapshotFolderTest, TheNewestRunComesFirstWhateverItsIterations) {
   EXPECT_EQ(Newest(), 100);
 }
 
+TEST_F(SnapshotFolderTest, WhatTheRunWentBackBehindIsPassedOver) {
+  for (const int64_t iteration : {10, 20, 40}) Write(iteration, Mark(1, 1000));
+  RunMark back = Mark(1, 2000);
+  back.set_resumed_from(20);
+  EXPECT_EQ(FindNewestComplete(Prefix(), kNet, back)->manifest.iteration(), 20);
+  Write(30, back);
+  EXPECT_EQ(FindNewestComplete(Prefix(), kNet, back)->manifest.iteration(), 30);
+  EXPECT_EQ(FindNewestComplete(Prefix(), kNet, Mark(2, 3000))->manifest.iteration(), 30) << "another run's business";
+}
+
 TEST_F(SnapshotFolderTest, WhatIsNotCompleteIsPassedOver) {
   for (const int64_t iteration : {10, 20, 30, 40}) Write(iteration, Mark(1, 1000));
   Write(50, Mark(1, 1000), kNet + 1);

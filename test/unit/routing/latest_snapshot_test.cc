@@ -62,6 +62,20 @@ TEST(LatestSnapshotTest, WhatWasWrittenAfterALaterBeginningIsNewer) {
   EXPECT_EQ(latest->manifest.iteration(), 150);
 }
 
+/// Its user went back to iteration 10, and nothing was written since.
+TEST(LatestSnapshotTest, NothingOfAWayThatWasLeft) {
+  RunMark back = Mark(1, 200);
+  back.set_resumed_from(10);
+  const auto latest = ChooseLatest({{0, Started(Holds(10, 7), back)}, {1, Holds(40, 8)}});
+  ASSERT_TRUE(latest.has_value());
+  EXPECT_EQ(latest->manifest.iteration(), 10);
+  EXPECT_THAT(latest->holders, ElementsAre(0)) << "which gives node 1 its part";
+  EXPECT_EQ(latest->run.began_us(), 200) << "so that what is written next is newer than what was left";
+  EXPECT_EQ(latest->run.resumed_from(), 10);
+  EXPECT_EQ(ChooseLatest({{0, Holds(10, 7)}, {1, Holds(20, 9, back)}, {2, Holds(40, 8)}})->manifest.iteration(), 20);
+  EXPECT_FALSE(ChooseLatest({{0, Started({}, back)}, {1, Holds(40, 8)}}).has_value());
+}
+
 TEST(LatestSnapshotTest, OfVersionsThatKnewNoRuns) {
   const auto latest = ChooseLatest({{0, Holds(10, 7, {})}, {1, Holds(20, 8, {})}});
   ASSERT_TRUE(latest.has_value());
