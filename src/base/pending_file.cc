@@ -29,6 +29,11 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+/// Names of what a process has open, maybe a file: links that are there for all programs of the host.
+bool IsOpenStream(const std::string& path) {
+  return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/");
+}
+
 Status CannotCreate(const std::string& path, const std::string& temporary, int error) {
   if (error != ENOENT) return FileError(temporary, "cannot create", error);
   // Some folders, such as /proc, say so of names that they do not take.
@@ -43,8 +48,7 @@ Status CannotCreate(const std::string& path, const std::string& temporary, int e
 StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::string& path, const std::string& suffix) {
   struct stat there = {};
   const bool exists = stat(path.c_str(), &there) == 0;
-  // What /dev has is for all programs of the host, also where /dev/stdout is a file.
-  if (exists && (!S_ISREG(there.st_mode) || path.starts_with("/dev/"))) return CreateInPlace(path);
+  if (exists && (!S_ISREG(there.st_mode) || IsOpenStream(path))) return CreateInPlace(path);
   std::string temporary = path + suffix;
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return CannotCreate(path, temporary, errno);
@@ -110,7 +114,7 @@ Status SyncFolderOf(const std::string& path) {
 
 std::string ThroughLinks(const std::string& path) {
   const std::unique_ptr<char, decltype(&free)> target(realpath(path.c_str(), nullptr), &free);
-  return target && !path.starts_with("/dev/") ? target.get() : path;
+  return target && !IsOpenStream(path) ? target.get() : path;
 }
 
 Status WriteWholeFile(const std::string& path, std::string_view bytes, const std::string& suffix) {

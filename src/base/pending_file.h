@@ -64,11 +64,13 @@ class PendingFile {
 /// @return kNotFound: there is no such folder; else as PendingFile::Write.
 Status SyncFolderOf(const std::string& path);
 
-/// The file that `path`, an output that a user names, stands for: what a symbolic link leads to, else `path` itself.
+/// The file that `path`, an output that a user names, stands for: what a symbolic link leads to, if that is there,
+/// else `path` itself.
 std::string ThroughLinks(const std::string& path);
 
 /// Create, ThroughLinks, Write, Sync, Commit and SyncFolderOf in one call: a crash at any moment leaves `path` with its
-/// old contents or the new ones. Errors as theirs; only that of SyncFolderOf comes after `path` was replaced.
+/// old contents or the new ones, if it is a file. Errors as theirs; only that of SyncFolderOf comes after `path` was
+/// replaced.
 /// @param suffix as Create's.
 Status WriteWholeFile(const std::string& path, std::string_view bytes, const std::string& suffix = ".tmp");
 

@@ -76,6 +76,16 @@ TEST_F(PendingFileTest, WhatIsNoFileIsWrittenToAsItIs) {
   EXPECT_THAT(Files(), ElementsAre("file"));
 }
 
+/// Though it is below /dev.
+TEST_F(PendingFileTest, SharedMemoryHasFilesLikeAnyOther) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "SKIPPED: no /dev/shm here";
+  const std::string path = "/dev/shm/hp_pending_" + std::to_string(getpid());
+  ASSERT_TRUE(WriteWholeFile(path, "a long text").ok());
+  ASSERT_TRUE(WriteWholeFile(path, "short").ok());
+  EXPECT_EQ(fs::file_size(path), 5u);
+  fs::remove(path);
+}
+
 TEST_F(PendingFileTest, ALinkStaysOne) {
   std::ofstream(path_) << "old";
   const std::string link = folder_ + "/link";
