@@ -37,6 +37,11 @@ void AddPoints(const std::string& phase, const std::vector<WholeOutput>& outputs
   }
 }
 
+/// An output's part in the loss. One that has none may be NaN.
+double Weighted(const WholeOutput& output, double value) {
+  return output.loss_weight == 0 ? 0 : output.loss_weight * value;
+}
+
 }  // namespace
 
 Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
@@ -150,7 +155,7 @@ void Reporter::PrintTest(int test, const std::vector<MsgId>& ids) {
   for (double sum : sums) means.push_back(sum / static_cast<double>(job_.solver().test_iter(test)));
   if (job_.solver().test_compute_loss()) {
     double loss = 0;
-    for (size_t i = 0; i < outputs.size(); ++i) loss += outputs[i].loss_weight * means[i];
+    for (size_t i = 0; i < outputs.size(); ++i) loss += Weighted(outputs[i], means[i]);
     LOG(INFO) << "Test loss: " << Format("%g", loss);
   }
   PrintOutputs("Test", outputs, means);
@@ -176,7 +181,7 @@ void Reporter::PrintTraining() {
   double loss = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     sums[i] /= static_cast<double>(solver.iter_size());
-    loss += outputs[i].loss_weight * sums[i];
+    loss += Weighted(outputs[i], sums[i]);
   }
   if (on_loss_) losses_.emplace_back(iteration_, loss);
   recent_.push_back(loss);

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <new>
@@ -240,6 +241,7 @@ TEST_F(ContractTest, AValueThatHasNoPartInTheLossMayBeNaN) {
   const ClusterResult result = TrainCluster(Table(2, {}, 2, 0, false), SolverOf(net, "", 0.02, 0, 30));
   EXPECT_TRUE(result.status.ok()) << result.status;
   EXPECT_THAT(lines.With("mean = "), Contains(HasSubstr("nan")));
+  for (const auto& [clock, loss] : result.losses) EXPECT_TRUE(std::isfinite(loss)) << "iteration " << clock;
 }
 
 }  // namespace
