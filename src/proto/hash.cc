@@ -1,6 +1,7 @@
 #include "proto/hash.h"
 
 #include "base/hash.h"
+#include "proto/net_filter.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -23,6 +24,7 @@ uint64_t HashMessage(const google::protobuf::Message& message) {
 
 uint64_t NetHash(const caffe::NetParameter& net) {
   caffe::NetParameter bare = net;
+  const caffe::NetState trains = StateOf(net, caffe::TRAIN);
   for (caffe::LayerParameter& layer : *bare.mutable_layer()) {
     layer.clear_place();
     if (layer.has_data_param()) {
@@ -36,6 +38,11 @@ uint64_t NetHash(const caffe::NetParameter& net) {
     }
     if (layer.has_hdf5_data_param()) layer.mutable_hdf5_data_param()->clear_source();
     if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
+    // Its file may be there or not.
+    if (layer.has_infogain_loss_param() && !LayerIsIn(layer, trains)) {
+      layer.mutable_infogain_loss_param()->clear_source();
+      layer.mutable_infogain_loss_param()->clear_matrix();
+    }
   }
   return HashMessage(bare);
 }
