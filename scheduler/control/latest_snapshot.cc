@@ -50,16 +50,16 @@ std::optional<LatestSnapshot> ChooseLatest(const std::map<Rank, ResumeLatest>& k
 }
 
 Status CheckResumeLatest(const ResumeLatest& known) {
-  if (known.started_run().began_us() < 0) return InvalidArgument("a run that began before 1970");
-  if (known.started_run().resumed_from() < 0)
-    return InvalidArgument("a run that was resumed from an iteration below 0");
+  for (const RunMark& run : {known.started_run(), known.snapshot().run()}) {
+    if (run.began_us() < 0 || run.resumed_began_us() < 0) return InvalidArgument("a run that began before 1970");
+    if (run.resumed_from() < 0) return InvalidArgument("a run that was resumed from an iteration below 0");
+  }
   if (!known.has_snapshot()) return OkStatus();
   const SnapshotManifest& manifest = known.snapshot();
   if (manifest.iteration() < 0 || manifest.iteration() > INT32_MAX) {
     return InvalidArgument("a snapshot of iteration %lld", static_cast<long long>(manifest.iteration()));
   }
-  if (manifest.random_seed() < 0 || manifest.run().began_us() < 0)
-    return InvalidArgument("a snapshot with a seed or a beginning below 0");
+  if (manifest.random_seed() < 0) return InvalidArgument("a snapshot with a seed below 0");
   for (const SnapshotNode& node : manifest.node()) {
     if (node.threads() < 1 || node.threads() > kMaxThreads)
       return InvalidArgument("a snapshot of nodes with %d threads", node.threads());

@@ -115,8 +115,10 @@ std::string DescribeStart(const RunMark& run) {
   return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld", HostName().c_str(),
                 static_cast<int>(getpid()), static_cast<long long>(std::time(nullptr)), random(), random(),
                 static_cast<unsigned long long>(run.id()), static_cast<long long>(run.began_us())) +
-         (run.has_resumed_from() ? Format(" from %lld", static_cast<long long>(run.resumed_from())) : "") + "\n" +
-         (run.has_name() ? kName + Printable(run.name(), kMostName) + "\n" : "");
+         (run.has_resumed_from() ? Format(" from %lld of %lld", static_cast<long long>(run.resumed_from()),
+                                          static_cast<long long>(run.resumed_began_us()))
+                                 : "") +
+         "\n" + (run.has_name() ? kName + Printable(run.name(), kMostName) + "\n" : "");
 }
 
 std::string ContentsOf(const fs::path& path) {
@@ -134,13 +136,17 @@ std::optional<RunMark> ParseRun(const std::string& content) {
   long long began_us = 0;
   const size_t line = content.find('\n');
   if (line == std::string::npos) return std::nullopt;
-  long long from = 0;
-  const int read = std::sscanf(content.c_str() + line, "\nrun %16llx began %lld from %lld", &id, &began_us, &from);
+  long long from = 0, of = 0;
+  const int read =
+      std::sscanf(content.c_str() + line, "\nrun %16llx began %lld from %lld of %lld", &id, &began_us, &from, &of);
   if (read < 2 || id == 0) return std::nullopt;
   RunMark run;
   run.set_id(id);
   run.set_began_us(began_us);
-  if (read > 2) run.set_resumed_from(from);
+  if (read == 4) {
+    run.set_resumed_from(from);
+    run.set_resumed_began_us(of);
+  }
   const size_t behind = content.find('\n', line + 1);
   if (content.compare(behind + 1, sizeof(kName) - 1, kName) == 0) {
     const size_t begin = behind + sizeof(kName);
@@ -313,6 +319,11 @@ Status CheckGoesOn(const std::string& prefix, const RunMark& run, bool restarted
       prefix.c_str(), other->name().c_str(), WhoOf(content).c_str(), alive ? "is alive" : "began later",
       Printable(run.name(), kMostName).c_str(),
       alive ? "" : ", or name the snapshot to go on from (--resume=PREFIX_iter_N.solverstate)");
+}
+
+int64_t LatestStart(const std::string& prefix) {
+  const Found found = LookAround(prefix);
+  return found.starts.empty() ? 0 : found.starts.rbegin()->first;
 }
 
 std::optional<RunMark> RunOfLatestStart(const std::string& prefix) {

@@ -276,7 +276,10 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest
                          ? MakeLossScaler(table, nullptr, &files)
                          : LoadSnapshot(table, resume, nullptr, node.rank, &files));
-  if (files.snapshot) files.run.set_resumed_from(files.start_clock);
+  if (files.snapshot && files.snapshot->manifest) {
+    files.run.set_resumed_from(files.start_clock);
+    files.run.set_resumed_began_us(files.snapshot->manifest->run().began_us());
+  }
   if (node.rank == 0 && files.snapshot) {
     WarnOfOtherNet(files);
     WarnOfOtherSteps(files);

@@ -3,8 +3,9 @@
 namespace hp {
 
 bool IsAbandoned(const SnapshotManifest& snapshot, const RunMark& run) {
-  return run.has_resumed_from() && snapshot.run().id() == run.id() && snapshot.run().began_us() < run.began_us() &&
-         snapshot.iteration() > run.resumed_from();
+  const RunMark& wrote = snapshot.run();
+  if (!run.has_resumed_from() || wrote.id() != run.id() || wrote.began_us() >= run.began_us()) return false;
+  return snapshot.iteration() > run.resumed_from() || wrote.began_us() > run.resumed_began_us();
 }
 
 }  // namespace hp

@@ -4,7 +4,8 @@
 
 namespace hp {
 
-/// Whether `run` went back behind a snapshot of its own: it was resumed from an earlier one, which its user named.
+/// Whether `run` has left a snapshot of its own: it was resumed from another one, which its user named and which is not
+/// behind this one.
 bool IsAbandoned(const SnapshotManifest& snapshot, const RunMark& run);
 
 }  // namespace hp

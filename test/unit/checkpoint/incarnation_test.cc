@@ -138,6 +138,7 @@ TEST_F(IncarnationTest, AStartThatWentBackSaysWhereTo) {
   RunMark run = MarkOf(1);
   run.set_began_us(2000);
   run.set_resumed_from(0);
+  run.set_resumed_began_us(1000);
   run.set_name("Slurm job 11");
   const auto start = Incarnation::Claim(prefix_, run, false, 0ms);
   ASSERT_TRUE(start.ok()) << start.status();

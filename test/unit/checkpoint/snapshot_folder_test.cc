@@ -90,6 +90,7 @@ TEST_F(SnapshotFolderTest, WhatTheRunWentBackBehindIsPassedOver) {
   for (const int64_t iteration : {10, 20, 40}) Write(iteration, Mark(1, 1000));
   RunMark back = Mark(1, 2000);
   back.set_resumed_from(20);
+  back.set_resumed_began_us(1000);
   EXPECT_EQ(FindNewestComplete(Prefix(), kNet, back)->manifest.iteration(), 20);
   Write(30, back);
   EXPECT_EQ(FindNewestComplete(Prefix(), kNet, back)->manifest.iteration(), 30);

@@ -66,6 +66,7 @@ TEST(LatestSnapshotTest, WhatWasWrittenAfterALaterBeginningIsNewer) {
 TEST(LatestSnapshotTest, NothingOfAWayThatWasLeft) {
   RunMark back = Mark(1, 200);
   back.set_resumed_from(10);
+  back.set_resumed_began_us(100);
   const auto latest = ChooseLatest({{0, Started(Holds(10, 7), back)}, {1, Holds(40, 8)}});
   ASSERT_TRUE(latest.has_value());
   EXPECT_EQ(latest->manifest.iteration(), 10);
@@ -74,6 +75,11 @@ TEST(LatestSnapshotTest, NothingOfAWayThatWasLeft) {
   EXPECT_EQ(latest->run.resumed_from(), 10);
   EXPECT_EQ(ChooseLatest({{0, Holds(10, 7)}, {1, Holds(20, 9, back)}, {2, Holds(40, 8)}})->manifest.iteration(), 20);
   EXPECT_FALSE(ChooseLatest({{0, Started({}, back)}, {1, Holds(40, 8)}}).has_value());
+  // And forward again to one of the first way.
+  RunMark forward = Mark(1, 300);
+  forward.set_resumed_from(40);
+  forward.set_resumed_began_us(100);
+  EXPECT_EQ(ChooseLatest({{0, Started(Holds(20, 9, back), forward)}, {1, Holds(40, 8)}})->manifest.iteration(), 40);
 }
 
 TEST(LatestSnapshotTest, OfVersionsThatKnewNoRuns) {
