@@ -54,6 +54,9 @@ class Incarnation {
 /// @return kFailedPrecondition: the start is of a run with another name, and is alive or this one `restarted`.
 Status CheckGoesOn(const std::string& prefix, const RunMark& run, bool restarted);
 
+/// The number of the latest start of a prefix; 0: there is none. Any thread.
+int64_t LatestStart(const std::string& prefix);
+
 /// The run that the latest start of a prefix trains or trained, whether or not it has written a snapshot. Nothing: no
 /// start left a file, or one of a version that did not write it. Any thread.
 std::optional<RunMark> RunOfLatestStart(const std::string& prefix);

@@ -85,10 +85,16 @@ Status Node::ClaimSnapshots(SnapshotWriter::Options* options) {
   }
   if (writes && claimed.status().code() == StatusCode::kFailedPrecondition) return claimed.status();
   LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
-  options->claim = [prefix = options->prefix, run = files_.run,
-                    restarted = options_.run_name.restarted]() -> StatusOr<std::shared_ptr<const Incarnation>> {
-    HP_ASSIGN_OR_RETURN(auto later, Incarnation::Claim(prefix, run, restarted, std::chrono::milliseconds(0)));
-    return std::shared_ptr<const Incarnation>(std::move(later));
+  options->claim = [prefix = options->prefix, run = files_.run, restarted = options_.run_name.restarted,
+                    seen = LatestStart(options->prefix)]() -> StatusOr<std::shared_ptr<const Incarnation>> {
+    const std::optional<RunMark> latest = RunOfLatestStart(prefix);
+    if (latest && latest->id() == run.id() && LatestStart(prefix) > seen) {
+      return FailedPrecondition("another start of this run has begun since, and writes its snapshots");
+    }
+    auto later = Incarnation::Claim(prefix, run, restarted, std::chrono::milliseconds(0));
+    if (later.ok()) return std::shared_ptr<const Incarnation>(*std::move(later));
+    const Status& status = later.status();
+    return status.code() == StatusCode::kFailedPrecondition ? InternalError("%s", status.message().c_str()) : status;
   };
   return OkStatus();
 }

@@ -157,13 +157,8 @@ Status SnapshotWriter::TryOnce(SnapshotContents* contents) {
 
 Status SnapshotWriter::Claim() {
   if (incarnation_ || !options_.claim) return OkStatus();
-  StatusOr<std::shared_ptr<const Incarnation>> claimed = options_.claim();
-  if (claimed.ok()) {
-    incarnation_ = *std::move(claimed);
-    return OkStatus();
-  }
-  const Status& status = claimed.status();
-  return status.code() == StatusCode::kFailedPrecondition ? InternalError("%s", status.message().c_str()) : status;
+  HP_ASSIGN_OR_RETURN(incarnation_, options_.claim());
+  return OkStatus();
 }
 
 void SnapshotWriter::OnCopied(int64_t iteration, const Status& status) {

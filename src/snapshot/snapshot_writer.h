@@ -42,7 +42,8 @@ class SnapshotWriter {
     /// This start of the job; null without `claim`: no other start can write these files.
     std::shared_ptr<const Incarnation> incarnation;
     /// Tried ahead of each snapshot until it gives the incarnation that was not to be had at the start: nothing is
-    /// written without. Snapshot thread; may be null.
+    /// written without. Snapshot thread; may be null. @return kInternal: another run has these files, and this snapshot
+    /// is given up; kFailedPrecondition: a later start of this one has them; else the snapshot is tried again.
     std::function<StatusOr<std::shared_ptr<const Incarnation>>()> claim;
     /// A later start of the job writes them now, and this one must end. Snapshot thread, under no lock; may be null
     /// without an incarnation.
@@ -86,7 +87,7 @@ class SnapshotWriter {
   void Run();
   Status WriteFiles(const GatheredModel& model) HP_EXCLUDES(mutex_);
   Status TryOnce(SnapshotContents* contents) HP_EXCLUDES(mutex_);
-  /// @return kInternal: another run has these files.
+  /// Errors as Options::claim's.
   Status Claim();
   /// @return false: Stop was called first.
   bool WaitForVerdict(int64_t clock) HP_EXCLUDES(mutex_);
