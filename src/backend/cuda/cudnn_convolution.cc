@@ -231,7 +231,7 @@ class CudnnConvolution final : public GpuConvolution {
     if (StatusOr<CudnnPlan> fused = ForwardWithRelu(); fused.ok()) {
       std::swap(plans_.forward, *fused);
       const bool bias_fused = std::exchange(plans_.bias_fused, true);
-      if (KeepsNans(plans_.forward) || HandsNansOn(gpu_, this, Counts(), plans_.element)) return true;
+      if (KeepsNans(plans_.forward) || HandsNansOn()) return true;
       VLOG(1) << "a plan that loses NaNs in its ReLU is passed over: " << desc_.num_output << " outputs of "
               << plans_.in.ToString();
       plans_.forward = *std::move(fused);
@@ -267,9 +267,15 @@ class CudnnConvolution final : public GpuConvolution {
   static bool KeepsNans(const CudnnPlan& plan) {
     return std::count(plan.notes().begin(), plan.notes().end(), CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) > 0;
   }
-  ConvolutionCounts Counts() const {
+  bool HandsNansOn() {
     const int64_t groups = plans_.groups;
-    return {groups * plans_.in.count(), groups * plans_.weights, groups * plans_.out[1], groups * plans_.out.count()};
+    const ConvolutionCounts counts = {groups * plans_.in.count(), groups * plans_.weights, groups * plans_.out[1],
+                                      groups * plans_.out.count()};
+    const StatusOr<bool> hands_on = hp::HandsNansOn(gpu_, this, counts, plans_.element);
+    if (hands_on.ok()) return *hands_on;
+    // Which plan is taken must not depend on what memory is free.
+    LOG(WARNING) << "whether a ReLU hands NaNs on can't be told: " << hands_on.status();
+    return true;
   }
   /// All groups by one plan, or one after the other.
   void Run(const CudnnPlan& plan, const void* x, const void* weights, const void* bias, const void* y,

@@ -21,11 +21,17 @@ constexpr size_t kBgrBytes = 3;
 
 struct DestroyNvjpeg {
   const NvjpegApi* api = nullptr;
-  void operator()(NvjpegHandle handle) const { api->destroy(handle); }
+  void operator()(NvjpegHandle handle) const {
+    const CallThatMayWaitForDevices call;
+    api->destroy(handle);
+  }
 };
 struct DestroyNvjpegState {
   const NvjpegApi* api = nullptr;
-  void operator()(NvjpegState state) const { api->destroy_state(state); }
+  void operator()(NvjpegState state) const {
+    const CallThatMayWaitForDevices call;
+    api->destroy_state(state);
+  }
 };
 
 class NvjpegDecoder final : public GpuJpegDecoder {
@@ -41,11 +47,10 @@ class NvjpegDecoder final : public GpuJpegDecoder {
   Status Open() {
     HP_RETURN_IF_ERROR(Use());
     NvjpegHandle handle = nullptr;
-    HP_RETURN_IF_ERROR(
-        NvjpegStatus(api_->create(kNvjpegGpuHybrid, nullptr, nullptr, kNvjpegInterpolate, &handle), "nvjpegCreateEx"));
+    HP_RETURN_IF_ERROR(NvjpegStatus(Create(&handle), "nvjpegCreateEx"));
     handle_ = {handle, DestroyNvjpeg{api_}};
     NvjpegState state = nullptr;
-    HP_RETURN_IF_ERROR(NvjpegStatus(api_->create_state(handle, &state), "nvjpegJpegStateCreate"));
+    HP_RETURN_IF_ERROR(NvjpegStatus(CreateState(handle, &state), "nvjpegJpegStateCreate"));
     state_ = {state, DestroyNvjpegState{api_}};
     return OkStatus();
   }
@@ -105,6 +110,14 @@ class NvjpegDecoder final : public GpuJpegDecoder {
   }
 
   // nvJPEG allocates and frees in each of these as the sizes of images change.
+  NvjpegResult Create(NvjpegHandle* handle) const {
+    const CallThatMayWaitForDevices call;
+    return api_->create(kNvjpegGpuHybrid, nullptr, nullptr, kNvjpegInterpolate, handle);
+  }
+  NvjpegResult CreateState(NvjpegHandle handle, NvjpegState* state) const {
+    const CallThatMayWaitForDevices call;
+    return api_->create_state(handle, state);
+  }
   NvjpegResult BeginBatches() {
     const CallThatMayWaitForDevices call;
     return api_->begin_batches(handle_.get(), state_.get(), static_cast<int>(batch_size_), 1, kNvjpegBgrInterleaved);

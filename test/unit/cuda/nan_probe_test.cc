@@ -51,7 +51,7 @@ class NanProbeTest : public testing::TestWithParam<GpuMath> {
     const ConvolutionCounts counts = {in.count(), 16 * 8 * 9, 16, 2 * 16 * 6 * 5};
     const ElementType element = ElementOf(GetParam());
     LosesNans convolution(&gpu_, std::move(inner), lost_from, static_cast<size_t>(counts.y) * BytesOf(element));
-    return HandsNansOn(&gpu_, &convolution, counts, element);
+    return HandsNansOn(&gpu_, &convolution, counts, element).value();
   }
   FakeGpu gpu_;
 };
