@@ -272,8 +272,10 @@ StatusOr<std::vector<int>> AgentSet::TakePorts(const std::string& name, int coun
 // Sums of a large database take longer than agents wait for a beat: then another thread makes them.
 StatusOr<std::vector<FilePut>> AgentSet::Describe(const std::vector<std::string>& paths) {
   std::vector<FilePut> puts;
+  std::atomic<bool> stop = false;
   const auto describe = [&]() -> Status {
     for (const std::string& path : paths) {
+      if (stop) break;
       HP_ASSIGN_OR_RETURN(FilePut put, DescribeFile(path));
       puts.push_back(std::move(put));
     }
@@ -296,6 +298,7 @@ StatusOr<std::vector<FilePut>> AgentSet::Describe(const std::vector<std::string>
     done = true;
   });
   const Status waited = Await([&] { return done.load(); }, true);
+  stop = true;
   thread.Join();
   HP_RETURN_IF_ERROR(waited);
   HP_RETURN_IF_ERROR(status);
