@@ -16,6 +16,8 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <thread>
+#include <utility>
 
 namespace hp::test {
 namespace {
@@ -205,6 +207,60 @@ TEST_F(PartsTest, APartThatTheDiskDoesNotTakeIsNotReported) {
   EXPECT_THAT(status.message(), HasSubstr("node 2 (n2) has given up its part: "));
   EXPECT_THAT(status.message(), HasSubstr("cannot sync"));
   EXPECT_FALSE(job_->IsThere(1));
+}
+
+/// The parts are the snapshot's now.
+TEST_F(PartsTest, AnErrorBehindTheManifestTakesNothingAway) {
+  SeenSyncs seen;
+  Snapshotter::Options options;
+  options.files.before_step = [&, syncs = 0](const std::string& step) mutable {
+    if (step == "sync the folder of net_iter_5.hpnode" && ++syncs == 2) seen.Fail(fs::path(folder_).filename());
+  };
+  Start(options);
+  LogLines log;
+  job_->first().OnVerdict(4);
+  Begin(5);
+  EXPECT_TRUE(job_->Finish().ok());
+  EXPECT_THAT(log.With("the snapshot is complete, but "), ElementsAre(HasSubstr("cannot sync")));
+  const auto found = FindSnapshots(job_->prefix());
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(CheckComplete(found[0]).ok());
+}
+
+/// Two that are complete and not merged, and one that is given up.
+TEST_F(PartsTest, OneThatIsGivenUpMakesRoomBeforeItSaysSo) {
+  std::promise<void> completing, go_on;
+  Snapshotter::Options options;
+  std::atomic<bool> first = true;
+  options.files.before_step = [&](const std::string& step) {
+    if (step != "write net_iter_5.hpnode" || !first.exchange(false)) return;
+    completing.set_value();
+    go_on.get_future().wait();
+  };
+  std::atomic<bool> watches = false, had_room = false;
+  std::atomic<std::thread::id> completer;  // whose next word is of the one that is given up; merges come later
+  options.on_written = [&](int64_t) {
+    if (watches) completer = std::this_thread::get_id();
+  };
+  options.on_room = [&] {
+    if (!watches || completer.load() != std::this_thread::get_id()) return;
+    watches = false;
+    had_room = job_->first().HasRoom(true, incarnation_->number());
+  };
+  Start(options);
+  job_->first().OnVerdict(6);
+  Begin(5);
+  completing.get_future().wait();
+  Begin(6);
+  SnapshotPartWritten lie;
+  lie.set_fault("a lie");
+  lie.set_iteration(7);
+  for (Rank owner = 0; owner < SnapshotJob::kNodes; ++owner) job_->first().OnPart(owner, lie);
+  Begin(7);
+  watches = true;
+  go_on.set_value();
+  EXPECT_FALSE(job_->Finish().ok());
+  EXPECT_TRUE(had_room);
 }
 
 // A folder in the place of its temporary file: that owner cannot write.
