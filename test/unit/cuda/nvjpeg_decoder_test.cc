@@ -1,13 +1,19 @@
 // What the decoder calls, on a CUDA and an nvJPEG that are not there.
 #include "backend/cuda/nvjpeg_decoder.h"
 
+#include "base/thread.h"
+#include "tensor/several_devices.h"
 #include "test/support/fake_cuda.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace hp::test {
@@ -184,6 +190,25 @@ TEST_F(NvjpegDecoderTest, ABatchMayFailByItself) {
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(), HasSubstr("nvjpegDecodeBatched: NVJPEG_STATUS_ALLOCATOR_FAILURE"));
   EXPECT_EQ(refused, 2u) << "none";
+}
+
+/// Its library allocates in every one of these calls.
+TEST_F(NvjpegDecoderTest, NothingIsCalledDuringALaunchOnSeveralGpus) {
+  Make();
+  std::optional<LaunchOnSeveralDevices> launch(std::in_place);
+  std::atomic<bool> is_over = false;
+  Thread decoding("decoding", [&] {
+    size_t refused = 0;
+    EXPECT_TRUE(Decode(2, &refused).ok());
+    decoder_.reset();
+    is_over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(is_over);
+  EXPECT_THAT(fake_.calls, IsEmpty());
+  launch.reset();
+  decoding.Join();
+  EXPECT_THAT(fake_.calls, ElementsAre("begin 2", "decode 2", "destroy state", "destroy"));
 }
 
 TEST_F(NvjpegDecoderTest, WhatFailsAtTheStartIsSaid) {
