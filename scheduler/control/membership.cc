@@ -167,14 +167,17 @@ std::optional<Membership::Suspicion> Membership::SuspicionOf(Rank rank, const Pe
     if (!peer.failed_ns || now - *peer.failed_ns < options_.data_grace_ns) return std::nullopt;
     return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
   }
-  // What one sent before its BYE may still be on its way, and get lost with its host.
-  const bool failed = peer.failed_ns && now - *peer.failed_ns >= options_.data_grace_ns;
-  if (!peer.connected || (peer.bye && !failed)) return std::nullopt;
-  if (peer.closed && !peer.bye) {
+  if (!peer.connected) return std::nullopt;
+  std::optional<Suspicion> of_data;
+  if (peer.failed_ns && now - *peer.failed_ns >= options_.data_grace_ns) {
+    of_data = Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
+  }
+  if (peer.bye) return of_data;  // nobody misses it, but what it sent before may get lost with its host
+  if (peer.closed) {
     if (now - peer.closed_ns < options_.eof_wait_ns) return std::nullopt;
     return Suspicion{peer.closed_ns, Lost(rank, "its connection closed: " + peer.closed_why)};
   }
-  if (now - peer.heard_ns >= options_.silence_ns && !peer.bye) {
+  if (now - peer.heard_ns >= options_.silence_ns) {
     if (HearsNobody(now)) {
       return Suspicion{peer.heard_ns, Lost(options_.self, Format("no heartbeat from any node for %.1f s: it is "
                                                                  "disconnected, or all others are lost",
@@ -182,8 +185,7 @@ std::optional<Membership::Suspicion> Membership::SuspicionOf(Rank rank, const Pe
     }
     return Suspicion{peer.heard_ns, Lost(rank, Format("no heartbeat for %.1f s", Seconds(now - peer.heard_ns)))};
   }
-  if (failed) return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
-  return std::nullopt;
+  return of_data;
 }
 
 /// One silent peer is lost; when all of several are silent together, it is rather our own link.

@@ -51,10 +51,9 @@ class NodeTransport : public Transport {
 
  private:
   /// Behind what the calling thread holds locked.
-  Status Report(Rank peer, const char* post, Status status) {
+  Status Report(Rank peer, const char* post, const Status& status) {
     if (status.ok() || status.code() == StatusCode::kUnavailable || peer >= kFirstClientRank) return status;
-    transport_->Defer(
-        [this, failure = Status(status).Prepend(Format("%s node %d", post, peer))] { on_failure_(failure); });
+    transport_->Defer([this, failure = status.Prepend(Format("%s node %d", post, peer))] { on_failure_(failure); });
     return status;
   }
 

@@ -4,8 +4,8 @@
 
 namespace hp {
 
-/// Whether `run` has left a snapshot of its own: it was resumed from another one, which its user named and which is not
-/// behind this one.
+/// Whether `snapshot` is one that `run` wrote and has left: its user named another one to go on from, and this one is
+/// not on the way to that.
 bool IsAbandoned(const SnapshotManifest& snapshot, const RunMark& run);
 
 }  // namespace hp

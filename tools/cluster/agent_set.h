@@ -95,6 +95,7 @@ class AgentSet {
  private:
   /// What PutFiles says of each file. @return kNotFound, kInvalidArgument: one can't be read; else as PutFiles.
   StatusOr<std::vector<FilePut>> Describe(const std::vector<std::string>& paths);
+
   struct Pending {
     std::string from;
     FilePut put;
