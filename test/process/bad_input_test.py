@@ -34,6 +34,11 @@ class FilesTest(cluster.JobTest):
         self.make_job(iterations=20, **job)
         self.make_table(conv=1, fc=0, micro_batches=1)
 
+    def test_all_nodes_and_one(self):
+        self.plain()
+        for flag in ("--role=conv", "--node=conv0"):
+            self.refused_with([flag], "--all runs every node of the table; --role and --node name one")
+
     def test_missing_table(self):
         self.refused(r"absent\.prototxt: no such file", table="absent.prototxt")
 

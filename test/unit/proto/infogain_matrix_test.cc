@@ -64,6 +64,15 @@ TEST_F(InfogainMatrixTest, AFileThatIsNotThereStaysNamed) {
   EXPECT_FALSE(net->layer(1).infogain_loss_param().has_matrix());
 }
 
+/// Nodes where it is there and such where it is not have one net; training reads none.
+TEST_F(InfogainMatrixTest, OfATestAloneIsNoPartOfTheNetsHash) {
+  const auto of_test = [this](const std::string& file) {
+    const std::string text = Layer("source: '" + file + "'");
+    return NetHash(*ReadNet(Write("t.prototxt", text.substr(0, text.size() - 1) + "include { phase: TEST } }")));
+  };
+  EXPECT_EQ(of_test(Matrix("h", {1, 0.5f, -2, 3})), of_test(folder_ + "/none"));
+}
+
 TEST_F(InfogainMatrixTest, FaultsNameTheLayerAndTheFile) {
   const std::string text = Write("text", "no message");
   const auto of = [](const std::string& file) { return "infogain_loss_param { source: \"" + file + "\" }"; };

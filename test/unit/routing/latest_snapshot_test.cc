@@ -95,6 +95,10 @@ TEST(LatestSnapshotTest, NumbersOfALiarAreRefused) {
   EXPECT_FALSE(CheckResumeLatest(Holds(int64_t{1} << 40, 7)).ok());
   EXPECT_FALSE(CheckResumeLatest(Holds(1, 7, Mark(1, -5))).ok());
   EXPECT_FALSE(CheckResumeLatest(Started({}, Mark(1, -5))).ok());
+  RunMark back = Mark(1, 5);
+  back.set_resumed_from(-1);
+  EXPECT_FALSE(CheckResumeLatest(Holds(1, 7, back)).ok());
+  EXPECT_FALSE(CheckResumeLatest(Started({}, back)).ok());
   ResumeLatest known = Holds(10, 7);
   known.mutable_snapshot()->add_node()->set_threads(0);
   EXPECT_FALSE(CheckResumeLatest(known).ok());

@@ -339,7 +339,7 @@ TEST_F(TableMakerTest, RefusesMoreReplicasThanGpus) {
 
 TEST_F(TableMakerTest, RefusesWhatNamesNoDevice) {
   for (const char* host : {"a/", "/cuda:0", "a/gpu", "a/cuda:", "a/cuda:x", "a/cuda:-1", "a/cuda:3-1", "a/cuda:0-",
-                           "a/cuda:0-9999", "a/cuda:0-1x"}) {
+                           "a/cuda:0-9999", "a/cuda:0-1x", "a b"}) {
     EXPECT_THAT(Fault(Request(1, {}, {host})), HasSubstr(std::string("--hosts has \"") + host + "\"")) << host;
   }
 }

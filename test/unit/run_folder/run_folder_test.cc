@@ -133,7 +133,7 @@ TEST_F(RunTest, ALogThatCannotBeWritten) {
 
 constexpr char kNet[] = R"(name: "n"
 layer { name: "data" type: "Data" top: "data" top: "label" transform_param { mean_file: "mean" }
-        data_param { source: "/data/train" batch_size: 4 } }
+        data_param { source: "/data/train/" batch_size: 4 } }
 layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
 )";
 
