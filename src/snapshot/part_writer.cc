@@ -102,7 +102,8 @@ SnapshotPartWritten PartWriter::WriteUntilDone(const Part& part) {
     written.set_iteration(part.clock);
     const Status status = TryOnce(part, &written);
     if (status.ok()) return written;
-    LOG(WARNING) << "snapshot of iteration " << part.clock << " failed, training continues: " << status;
+    LOG(WARNING) << "snapshot of iteration " << part.clock
+                 << " failed, training does not wait for it: " << status.message();
     if (WaitToTryAgain()) continue;
     written.set_fault(status.message().substr(0, kMaxToldFault));
     return written;

@@ -206,7 +206,8 @@ void SnapshotCompleter::GiveUp(int64_t iteration, const Status& status) {
     --begun_;  // ahead of on_room_, which looks
   }
   if (status.code() == StatusCode::kFailedPrecondition) return files_.on_superseded(status);
-  LOG(WARNING) << "snapshot of iteration " << iteration << " is given up, training continues: " << status;
+  LOG(WARNING) << "snapshot of iteration " << iteration
+               << " is given up, training does not wait for it: " << status.message();
   files_.on_written(iteration);
   on_room_();
 }

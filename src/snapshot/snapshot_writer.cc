@@ -119,7 +119,8 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   if (options_.add_orders) options_.add_orders(model.iteration(), &contents.manifest);
   std::vector<Buffer> room;
   if (const Status status = AddParams(model, &room, &contents); !status.ok()) {
-    LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
+    LOG(WARNING) << "snapshot of iteration " << model.iteration()
+                 << " is given up, training does not wait for it: " << status.message();
     return status;
   }
   const std::string end = SnapshotEnding(ParameterBytes(model.params()), options_.most_message_bytes);
@@ -134,14 +135,16 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
     }
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
     if (status.code() == StatusCode::kInternal) {  // of the copy or the claim: no other attempt changes that
-      LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
+      LOG(WARNING) << "snapshot of iteration " << model.iteration()
+                   << " is given up, training does not wait for it: " << status.message();
       return status;
     }
     if (status.code() == StatusCode::kFailedPrecondition) {
       options_.on_superseded(status);
       return status;
     }
-    LOG(WARNING) << "snapshot of iteration " << model.iteration() << " failed, training continues: " << status;
+    LOG(WARNING) << "snapshot of iteration " << model.iteration()
+                 << " failed, training does not wait for it: " << status.message();
     if (!WaitToTryAgain()) return status;
   }
 }

@@ -90,7 +90,7 @@ class ChaosTest(cut_link_test.Hosts):
                     filler.write(b"x" * 4096)
             except OSError:
                 pass
-        self.await_text(nodes["conv0"], "failed, training continues")
+        self.await_text(nodes["conv0"], "failed, training does not wait for it")
         os.remove(self.path("disk/filler"))
         written = len(re.findall("Snapshotting solver state", nodes["conv0"].text()))
         self.await_text(nodes["conv0"], "Snapshotting solver state", count=written + 1)

@@ -34,7 +34,7 @@ class FullDiskTest(cluster.JobTest):
         self.write("solver.prototxt", solver)
         return self.start_all(self.make_table(conv=2, fc=2))
 
-    FAILED = r"snapshot of iteration (\d+) failed, training continues: .*(No space left|no space)"
+    FAILED = r"snapshot of iteration (\d+) failed, training does not wait for it: .*(No space left|no space)"
 
     def test_space_that_comes_back(self):
         self.fill()

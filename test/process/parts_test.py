@@ -182,8 +182,8 @@ class PartsTest(Parts):
         os.symlink(self.path("disk/part"), self.part(20, 2, temporary=True))
         nodes = self.start_training(iterations=50)
         self.expect_all(nodes.values(), 0, "Optimization Done")
-        self.assertRegex(nodes["fc0"].text(), "snapshot of iteration 20 failed, training continues: .*No space left")
-        self.assertRegex(nodes["conv0"].text(), r"snapshot of iteration 20 is given up, training continues: .*node 2 "
+        self.assertRegex(nodes["fc0"].text(), "snapshot of iteration 20 failed, training does not wait for it: .*No space left")
+        self.assertRegex(nodes["conv0"].text(), r"snapshot of iteration 20 is given up, training does not wait for it: .*node 2 "
                                                 r"\(fc0\) has given up its part: .*No space left")
         self.assertEqual(self.files(20), [])
         for iteration in (10, 30, 40, 50):

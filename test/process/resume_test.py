@@ -81,7 +81,7 @@ class ResumeTest(cluster.JobTest):
         fourth = self.start("--all", table="second.prototxt")
         self.await_text(fourth, "Iteration 1")
         fourth.send(signal.SIGHUP)
-        self.await_text(fourth, "is given up, training continues: .*another live run")
+        self.await_text(fourth, "is given up, training does not wait for it: .*another live run")
         fourth.send(signal.SIGTERM)
         self.expect_exit(fourth, 1, "the last snapshot was not written: .*another live run")
         first.send(signal.SIGTERM)
